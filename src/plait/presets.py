@@ -1,0 +1,406 @@
+"""Presets: published architectures by name, each as what it changes in a relative.
+
+The values are those of the published ``config.json`` (or of the paper, where there is none). Widths that a recipe's
+neighbour leaves alone are not repeated: read a line together with the lines it names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import sqrt
+from typing import Any
+
+from plait.architecture import Architecture, LayerType, RelativeBias, Rope, RopeScaling, Sinusoid
+
+
+class PresetError(ValueError):
+    """A name that no preset has; the message gives the nearest."""
+
+
+# name: (the relative it starts from, what differs)
+RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
+    # Vaswani et al. 2017, table 3; 37,000 shared byte pairs of WMT 2014 English-German. The paper gives no epsilon: this
+    # is tensor2tensor's.
+    "vaswani-base": (
+        None,
+        {
+            "vocab_size": 37000,
+            "d_model": 512,
+            "n_heads": 8,
+            "d_ff": 2048,
+            "n_encoder_layers": 6,
+            "n_decoder_layers": 6,
+            "norm_placement": "post",
+            "norm_eps": 1e-6,
+            "position": "sinusoidal",
+            "embedding_scale": sqrt(512),
+            "tied": True,
+        },
+    ),
+    "vaswani-big": ("vaswani-base", {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "embedding_scale": sqrt(1024)}),
+    # Helsinki-NLP/opus-mt-en-de
+    "marian-en-de": (
+        "vaswani-base",
+        {
+            "vocab_size": 58101,
+            "norm_eps": 1e-5,
+            "sinusoid": Sinusoid(layout="halves"),
+            "max_length": 512,
+            "activation": "silu",
+            "logit_bias": True,
+        },
+    ),
+    # Lewis et al. 2019
+    "bart-base": (
+        "vaswani-base",
+        {
+            "vocab_size": 50265,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "norm_eps": 1e-5,
+            "position": "learned",
+            "position_offset": 2,
+            "max_length": 1024,
+            "activation": "gelu",
+            "embedding_scale": 1.0,
+            "embedding_norm": True,
+            "logit_bias": True,
+        },
+    ),
+    "bart-large": (
+        "bart-base",
+        {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_encoder_layers": 12, "n_decoder_layers": 12},
+    ),
+    # Raffel et al. 2020; the checkpoints' table is padded to 32,128 rows
+    "t5-small": (
+        None,
+        {
+            "vocab_size": 32128,
+            "d_model": 512,
+            "n_heads": 8,
+            "d_head": 64,
+            "d_ff": 2048,
+            "n_encoder_layers": 6,
+            "n_decoder_layers": 6,
+            "norm": "rmsnorm",
+            "norm_eps": 1e-6,
+            "relative_bias": RelativeBias(),
+            "attention_scale": 1.0,
+            "qkv_bias": False,
+            "output_bias": False,
+            "ffn_bias": False,
+            "tied": True,
+            "logit_scale": 512**-0.5,
+        },
+    ),
+    "t5-base": (
+        "t5-small",
+        {
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "n_encoder_layers": 12,
+            "n_decoder_layers": 12,
+            "logit_scale": 768**-0.5,
+        },
+    ),
+    "t5-large": (
+        "t5-base",
+        {
+            "d_model": 1024,
+            "n_heads": 16,
+            "d_ff": 4096,
+            "n_encoder_layers": 24,
+            "n_decoder_layers": 24,
+            "logit_scale": 1024**-0.5,
+        },
+    ),
+    "t5-v1.1-small": (
+        "t5-small",
+        {
+            "n_heads": 6,
+            "d_ff": 1024,
+            "n_encoder_layers": 8,
+            "n_decoder_layers": 8,
+            "activation": "gelu_tanh",
+            "gated": True,
+            "tied": False,
+            "logit_scale": 1.0,
+        },
+    ),
+    "t5-v1.1-base": (
+        "t5-v1.1-small",
+        {"d_model": 768, "n_heads": 12, "d_ff": 2048, "n_encoder_layers": 12, "n_decoder_layers": 12},
+    ),
+    "t5-v1.1-large": (
+        "t5-v1.1-base",
+        {"d_model": 1024, "n_heads": 16, "d_ff": 2816, "n_encoder_layers": 24, "n_decoder_layers": 24},
+    ),
+    # Devlin et al. 2018, uncased
+    "bert-base": (
+        None,
+        {
+            "vocab_size": 30522,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "n_encoder_layers": 12,
+            "max_length": 512,
+            "norm_eps": 1e-12,
+            "norm_placement": "post",
+            "position": "learned",
+            "token_types": 2,
+            "embedding_norm": True,
+            "activation": "gelu",
+            "head": "masked",
+            "head_transform": "gelu",
+            "tied": True,
+            "logit_bias": True,
+        },
+    ),
+    "bert-large": ("bert-base", {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_encoder_layers": 24}),
+    # Liu et al. 2019; positions start after the pad id, 1
+    "roberta-base": ("bert-base", {"vocab_size": 50265, "norm_eps": 1e-5, "position_offset": 2, "token_types": 1}),
+    # Radford et al. 2019
+    "gpt2": (
+        None,
+        {
+            "vocab_size": 50257,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "n_decoder_layers": 12,
+            "max_length": 1024,
+            "position": "learned",
+            "activation": "gelu_tanh",
+            "tied": True,
+        },
+    ),
+    "gpt2-medium": ("gpt2", {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_decoder_layers": 24}),
+    "gpt2-large": ("gpt2", {"d_model": 1280, "n_heads": 20, "d_ff": 5120, "n_decoder_layers": 36}),
+    "gpt2-xl": ("gpt2", {"d_model": 1600, "n_heads": 25, "d_ff": 6400, "n_decoder_layers": 48}),
+    # Brown et al. 2020, table 2.1. Every other layer was banded; how wide a band was never published, so all see all here.
+    "gpt3-175b": (
+        "gpt2",
+        {"d_model": 12288, "n_heads": 96, "d_ff": 49152, "n_decoder_layers": 96, "max_length": 2048},
+    ),
+    # Biderman et al. 2023
+    "pythia-70m": (
+        None,
+        {
+            "vocab_size": 50304,
+            "d_model": 512,
+            "n_heads": 8,
+            "d_ff": 2048,
+            "n_decoder_layers": 6,
+            "max_length": 2048,
+            "parallel": "separate",
+            "position": "rope",
+            "rope": Rope(dim=16),
+            "activation": "gelu",
+        },
+    ),
+    # Touvron et al. 2023
+    "llama-7b": (
+        None,
+        {
+            "vocab_size": 32000,
+            "d_model": 4096,
+            "n_heads": 32,
+            "d_ff": 11008,
+            "n_decoder_layers": 32,
+            "max_length": 2048,
+            "norm": "rmsnorm",
+            "norm_eps": 1e-6,
+            "position": "rope",
+            "qkv_bias": False,
+            "output_bias": False,
+            "activation": "silu",
+            "gated": True,
+            "ffn_bias": False,
+        },
+    ),
+    "llama-2-7b": ("llama-7b", {"norm_eps": 1e-5, "max_length": 4096}),
+    "llama-2-13b": ("llama-2-7b", {"d_model": 5120, "n_heads": 40, "d_ff": 13824, "n_decoder_layers": 40}),
+    "llama-2-70b": (
+        "llama-2-7b",
+        {"d_model": 8192, "n_heads": 64, "n_kv_heads": 8, "d_ff": 28672, "n_decoder_layers": 80},
+    ),
+    "llama-3-8b": (
+        "llama-2-7b",
+        {"vocab_size": 128256, "n_kv_heads": 8, "d_ff": 14336, "max_length": 8192, "rope": Rope(theta=500000.0)},
+    ),
+    "llama-3-70b": ("llama-3-8b", {"d_model": 8192, "n_heads": 64, "d_ff": 28672, "n_decoder_layers": 80}),
+    "llama-3.1-405b": (
+        "llama-3-70b",
+        {
+            "d_model": 16384,
+            "n_heads": 128,
+            "d_ff": 53248,
+            "n_decoder_layers": 126,
+            "max_length": 131072,
+            "rope": Rope(theta=500000.0, scaling=RopeScaling(kind="llama3", factor=8.0, original_max_length=8192)),
+        },
+    ),
+    "llama-3.2-1b": (
+        "llama-3-8b",
+        {
+            "d_model": 2048,
+            "d_ff": 8192,
+            "n_decoder_layers": 16,
+            "max_length": 131072,
+            "rope": Rope(theta=500000.0, scaling=RopeScaling(kind="llama3", factor=32.0, original_max_length=8192)),
+            "tied": True,
+        },
+    ),
+    # mistralai/Mistral-7B-v0.1
+    "mistral-7b": (
+        "llama-2-7b",
+        {"n_kv_heads": 8, "d_ff": 14336, "max_length": 32768, "layer_types": (LayerType(window=4096),)},
+    ),
+    "smollm2-135m": (
+        "llama-2-7b",
+        {
+            "vocab_size": 49152,
+            "d_model": 576,
+            "n_heads": 9,
+            "n_kv_heads": 3,
+            "d_ff": 1536,
+            "n_decoder_layers": 30,
+            "max_length": 8192,
+            "rope": Rope(theta=100000.0),
+            "tied": True,
+        },
+    ),
+    "qwen2.5-7b": (
+        "llama-7b",
+        {
+            "vocab_size": 152064,
+            "d_model": 3584,
+            "n_heads": 28,
+            "n_kv_heads": 4,
+            "d_ff": 18944,
+            "n_decoder_layers": 28,
+            "max_length": 131072,
+            "rope": Rope(theta=1e6),
+            "qkv_bias": True,
+        },
+    ),
+    "qwen2.5-0.5b": (
+        "qwen2.5-7b",
+        {
+            "vocab_size": 151936,
+            "d_model": 896,
+            "n_heads": 14,
+            "n_kv_heads": 2,
+            "d_ff": 4864,
+            "n_decoder_layers": 24,
+            "max_length": 32768,
+            "tied": True,
+        },
+    ),
+    "qwen3-8b": (
+        "llama-7b",
+        {
+            "vocab_size": 151936,
+            "n_kv_heads": 8,
+            "d_ff": 12288,
+            "n_decoder_layers": 36,
+            "max_length": 40960,
+            "rope": Rope(theta=1e6),
+            "qk_norm": "head",
+        },
+    ),
+    "qwen3-0.6b": (
+        "qwen3-8b",
+        {"d_model": 1024, "n_heads": 16, "d_head": 128, "d_ff": 3072, "n_decoder_layers": 28, "tied": True},
+    ),
+    # Gemma Team 2024, 2024, 2025
+    "gemma-2b": (
+        "llama-7b",
+        {
+            "vocab_size": 256000,
+            "d_model": 2048,
+            "n_heads": 8,
+            "n_kv_heads": 1,
+            "d_head": 256,
+            "d_ff": 16384,
+            "n_decoder_layers": 18,
+            "max_length": 8192,
+            "norm_weight": "offset",
+            "activation": "gelu_tanh",
+            "embedding_scale": sqrt(2048),
+            "tied": True,
+        },
+    ),
+    "gemma-2-2b": (
+        "gemma-2b",
+        {
+            "d_model": 2304,
+            "n_kv_heads": 4,
+            "d_ff": 9216,
+            "n_decoder_layers": 26,
+            "norm_placement": "sandwich",
+            "layer_types": (LayerType(window=4096), LayerType()),
+            "attention_softcap": 50.0,
+            "logit_softcap": 30.0,
+            "embedding_scale": sqrt(2304),
+        },
+    ),
+    "gemma-3-1b": (
+        "gemma-2b",
+        {
+            "vocab_size": 262144,
+            "d_model": 1152,
+            "n_heads": 4,
+            "d_ff": 6912,
+            "n_decoder_layers": 26,
+            "max_length": 32768,
+            "norm_placement": "sandwich",
+            "rope": Rope(theta=1e6),
+            "layer_types": (*[LayerType(window=512, rope=Rope(theta=10000.0))] * 5, LayerType()),
+            "qk_norm": "head",
+            "embedding_scale": sqrt(1152),
+        },
+    ),
+    "gemma-3-270m": (
+        "gemma-3-1b",
+        {"d_model": 640, "d_ff": 2048, "n_decoder_layers": 18, "embedding_scale": sqrt(640)},
+    ),
+}
+
+
+def _knobs(name: str) -> dict[str, Any]:
+    relative, differences = RECIPES[name]
+    return {**(_knobs(relative) if relative else {}), **differences}
+
+
+@cache
+def preset(name: str) -> Architecture:
+    """The published architecture of that name; ``PresetError`` names the nearest where there is none."""
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name.lower(), RECIPES, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"the presets are {', '.join(RECIPES)}."
+        raise PresetError(f"{name!r}: there is no such preset; {hint}")
+    return Architecture(**_knobs(name))
+
+
+class _Presets(Mapping[str, Architecture]):
+    """Every preset by name, built when it is asked for."""
+
+    def __getitem__(self, name: str) -> Architecture:
+        if name not in RECIPES:
+            raise KeyError(name)
+        return preset(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(RECIPES)
+
+    def __len__(self) -> int:
+        return len(RECIPES)
+
+
+PRESETS: Mapping[str, Architecture] = _Presets()
