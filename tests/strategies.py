@@ -51,7 +51,7 @@ POSITIONS: dict[str, dict[str, Any]] = {
 }
 PLACEMENTS = ("pre", "post", "sandwich", "branch")
 
-# Ramps and cut-offs fall inside the spectrum of a head of 4, and rows may be shorter or longer than the original length.
+# Ramps and cut-offs fall inside the spectrum of a head of 4; rows may be shorter or longer than the original length.
 SCALINGS: dict[str, RopeScaling] = {
     "linear": RopeScaling(kind="linear", factor=2.5),
     "dynamic": RopeScaling(kind="dynamic", factor=3.0, original_max_length=8),

@@ -21,8 +21,8 @@ class PresetError(ValueError):
 
 # name: (the relative it starts from, what differs)
 RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
-    # Vaswani et al. 2017, table 3; 37,000 shared byte pairs of WMT 2014 English-German. The paper gives no epsilon: this
-    # is tensor2tensor's.
+    # Vaswani et al. 2017, table 3; 37,000 shared byte pairs of WMT 2014 English-German. The paper gives no epsilon:
+    # this is tensor2tensor's.
     "vaswani-base": (
         None,
         {
@@ -182,7 +182,7 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "gpt2-medium": ("gpt2", {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_decoder_layers": 24}),
     "gpt2-large": ("gpt2", {"d_model": 1280, "n_heads": 20, "d_ff": 5120, "n_decoder_layers": 36}),
     "gpt2-xl": ("gpt2", {"d_model": 1600, "n_heads": 25, "d_ff": 6400, "n_decoder_layers": 48}),
-    # Brown et al. 2020, table 2.1. Every other layer was banded; how wide a band was never published, so all see all here.
+    # Brown et al. 2020, table 2.1. Every other layer was banded; how wide was never published, so all see all here.
     "gpt3-175b": (
         "gpt2",
         {"d_model": 12288, "n_heads": 96, "d_ff": 49152, "n_decoder_layers": 96, "max_length": 2048},
