@@ -373,9 +373,10 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
 }
 
 
-def _knobs(name: str) -> dict[str, Any]:
+def knobs(name: str) -> dict[str, Any]:
+    """The fields of a preset, its relatives' included; what is not here is at its default."""
     relative, differences = RECIPES[name]
-    return {**(_knobs(relative) if relative else {}), **differences}
+    return {**(knobs(relative) if relative else {}), **differences}
 
 
 @cache
@@ -385,7 +386,7 @@ def preset(name: str) -> Architecture:
         near = difflib.get_close_matches(name.lower(), RECIPES, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"the presets are {', '.join(RECIPES)}."
         raise PresetError(f"{name!r}: there is no such preset; {hint}")
-    return Architecture(**_knobs(name))
+    return Architecture(**knobs(name))
 
 
 class _Presets(Mapping[str, Architecture]):
