@@ -1,0 +1,645 @@
+"""Architecture: the space of Transformers as one frozen record.
+
+Every part of the model, every family of checkpoints, every preset and every count reads this record and nothing else.
+A value that makes no sense is refused where it is written, with the field, the value, and what would be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, Self, get_args, get_origin
+
+Norm = Literal["layernorm", "rmsnorm"]
+NormWeight = Literal["plain", "offset", "none"]  # y = w x̂, y = (1 + w) x̂, y = x̂
+NormPlacement = Literal["pre", "post", "sandwich", "branch"]
+Parallel = Literal["none", "shared", "separate"]
+PositionKind = Literal["none", "learned", "sinusoidal", "rope", "alibi"]
+Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
+QKNorm = Literal["head", "per_head", "full"]
+Pooling = Literal["cls", "mean", "last"]
+ScalingKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
+TowerName = Literal["encoder", "decoder"]
+
+
+class ArchitectureError(ValueError):
+    """A record that describes no Transformer; the message names the field, its value and what would be right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeScaling:
+    """How rotary frequencies are stretched beyond the length a model was trained on.
+
+    ``linear`` (Chen et al. 2023), ``dynamic`` (NTK by length), ``yarn`` (Peng et al. 2023), ``longrope`` (Ding et al.
+    2024) and ``llama3`` (Llama 3.1) read only the fields that concern them.
+    """
+
+    kind: ScalingKind
+    factor: float = 1.0
+    original_max_length: int | None = None
+    attention_factor: float | None = None  # yarn, longrope: what multiplies cos and sin; None: from the factor
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    short_factor: tuple[float, ...] | None = None
+    long_factor: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self, "rope.scaling")
+        if self.kind != "linear" and self.original_max_length is None:
+            raise ArchitectureError(
+                f"rope.scaling.original_max_length: {self.kind!r} scaling needs the length that was trained on, a "
+                "positive integer."
+            )
+        if self.factor <= 0:
+            raise ArchitectureError(f"rope.scaling.factor: {self.factor} is not positive.")
+        if self.kind == "longrope" and (self.short_factor is None or self.long_factor is None):
+            raise ArchitectureError("rope.scaling: 'longrope' needs short_factor and long_factor, one number per pair.")
+        if self.kind == "llama3" and self.high_freq_factor == self.low_freq_factor:
+            raise ArchitectureError(
+                f"rope.scaling.high_freq_factor: {self.high_freq_factor} equals low_freq_factor; it must be larger."
+            )
+
+    @property
+    def by_length(self) -> bool:
+        """Whether the frequencies depend on how long a row is."""
+        return self.kind in ("dynamic", "longrope")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rope:
+    """Rotary position embedding (Su et al. 2021, eq. 34): which dimensions turn, how fast, and how they pair up."""
+
+    theta: float = 10000.0
+    dim: int | None = None  # rotated dimensions of a head; None: all of them
+    interleaved: bool = False  # pairs (0, 1), (2, 3), ... instead of (0, d/2), (1, d/2 + 1), ...
+    scaling: RopeScaling | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self, "rope")
+        if self.theta <= 0:
+            raise ArchitectureError(f"rope.theta: {self.theta} is not positive.")
+        if self.dim is not None and (self.dim < 2 or self.dim % 2):
+            raise ArchitectureError(
+                f"rope.dim: {self.dim} dimensions cannot be paired; give an even number of at least 2."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerType:
+    """What may differ from layer to layer: how far attention sees, and how it is rotated.
+
+    ``window`` w: a causal token sees itself and the w - 1 before it; a bidirectional one sees w to either side.
+    ``rope``: ``"shared"`` is the architecture's own, ``None`` is no rotation (NoPE), a ``Rope`` is this type's own.
+    """
+
+    window: int | None = None
+    rope: Rope | Literal["shared"] | None = "shared"
+
+    def __post_init__(self) -> None:
+        _check_types(self, "layer_types")
+        if self.window is not None and self.window < 1:
+            raise ArchitectureError(
+                f"layer_types.window: {self.window} lets a token see nothing; give at least 1 or none."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelativeBias:
+    """T5's learned bias by bucketed distance (Raffel et al. 2020, 2.1), added to the scores of self-attention."""
+
+    buckets: int = 32
+    max_distance: int = 128
+    per_layer: bool = False  # a table in every layer (UMT5) instead of one, in layer 0, for the whole tower
+
+    def __post_init__(self) -> None:
+        _check_types(self, "relative_bias")
+        if self.buckets < 4 or self.buckets % 2:
+            raise ArchitectureError(
+                f"relative_bias.buckets: {self.buckets} cannot be halved; give an even number from 4."
+            )
+        if self.max_distance <= self.buckets // 2:
+            raise ArchitectureError(
+                f"relative_bias.max_distance: {self.max_distance} must exceed half the buckets ({self.buckets // 2})."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sinusoid:
+    """The fixed table of Vaswani et al. 2017 (3.5): ``interleaved`` is the paper's sin, cos, sin, cos; ``halves`` is all
+    sines, then all cosines. The exponent's denominator is d/2 in the paper, d/2 - 1 in fairseq."""
+
+    layout: Literal["interleaved", "halves"] = "interleaved"
+    denominator: Literal["half", "half_minus_one"] = "half"
+
+    def __post_init__(self) -> None:
+        _check_types(self, "sinusoid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """A head that names one of ``labels`` classes from a pooled vector."""
+
+    labels: int
+    pooling: Pooling = "cls"
+
+    def __post_init__(self) -> None:
+        _check_types(self, "head")
+        if self.labels < 1:
+            raise ArchitectureError(f"head.labels: {self.labels} classes cannot be told apart; give at least 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDifferences:
+    """Where an encoder-decoder's encoder differs from its decoder; ``None`` is 'the same'."""
+
+    vocab_size: int | None = None  # a table of its own, with this many rows
+    n_heads: int | None = None
+    n_kv_heads: int | None = None
+    d_head: int | None = None
+    d_ff: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self, "encoder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tower:
+    """One stack with every choice resolved: what ``model/stack.py`` and the account build from."""
+
+    name: TowerName
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_ff: int
+    causal: bool
+    cross: bool  # a decoder that attends to an encoder
+    attention_scale: float
+    layers: tuple[LayerType, ...]  # one per layer; rope is a Rope or None, never "shared"
+
+    @property
+    def group(self) -> int:
+        """Query heads for each key and value head."""
+        return self.n_heads // self.n_kv_heads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """A Transformer's shape. Fields left at ``None`` that say 'derived' take the value their comment names."""
+
+    # Size
+    vocab_size: int
+    d_model: int
+    n_heads: int
+    d_ff: int
+    n_encoder_layers: int = 0
+    n_decoder_layers: int = 0
+    n_kv_heads: int | None = None  # derived: n_heads
+    d_head: int | None = None  # derived: d_model / n_heads
+    max_length: int | None = None  # longest row there are positions for; None: no limit of its own
+    encoder: EncoderDifferences | None = None
+
+    # Normalisation: merge(skip_scale * x + residual_scale * after(f(before(x))))
+    norm: Norm = "layernorm"
+    norm_eps: float = 1e-5
+    norm_bias: bool | None = None  # derived: True for layernorm
+    norm_weight: NormWeight = "plain"
+    norm_placement: NormPlacement = "pre"
+    parallel: Parallel = "none"  # attention and FFN side by side, with one norm (shared) or two (separate)
+    final_norm: bool | None = None  # derived: every placement but post
+    skip_scale: float = 1.0  # DeepNorm's alpha (Wang et al. 2022)
+    residual_scale: float = 1.0
+
+    # Positions
+    position: PositionKind = "none"
+    position_offset: int = 0
+    sinusoid: Sinusoid | None = None  # derived: the paper's, where position is sinusoidal
+    rope: Rope | None = None  # derived: theta 10000, where position is rope
+    relative_bias: RelativeBias | None = None
+    layer_types: tuple[LayerType, ...] = ()  # tiled over the layers, kept as the shortest tile; empty: all alike
+
+    # Attention
+    qkv_bias: bool = True
+    output_bias: bool = True
+    qk_norm: QKNorm | None = None
+    attention_scale: float | None = None  # derived: d_head ** -0.5
+    attention_softcap: float | None = None
+    qkv_clip: float | None = None
+
+    # Feed-forward
+    activation: Activation = "relu"
+    gated: bool = False
+    ffn_bias: bool = True
+
+    # Embedding
+    d_embedding: int | None = None  # derived: d_model; otherwise a projection follows the tables
+    embedding_scale: float = 1.0
+    embedding_norm: bool = False
+    token_types: int = 0
+
+    # Head
+    head: Literal["language", "masked"] | Classification | None = "language"
+    tied: bool = False
+    head_transform: Activation | None = None  # dense, activation, norm before the output (BERT)
+    logit_bias: bool = False
+    logit_scale: float = 1.0
+    logit_softcap: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_types(self, "")
+        for name in ("vocab_size", "d_model", "n_heads", "d_ff"):
+            self._require(name, getattr(self, name) >= 1, "give at least 1")
+        if self.n_encoder_layers < 0 or self.n_decoder_layers < 0 or self.n_encoder_layers + self.n_decoder_layers == 0:
+            raise ArchitectureError(
+                f"n_encoder_layers, n_decoder_layers: {self.n_encoder_layers} and {self.n_decoder_layers} leave no tower; "
+                "give at least one of them a positive number."
+            )
+        if self.d_head is None and self.d_model % self.n_heads:
+            raise ArchitectureError(
+                f"n_heads: {self.n_heads} does not divide d_model {self.d_model}; choose a divisor, or set d_head."
+            )
+        for name, derive in DERIVED.items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, derive(self))
+        self._check_together()
+        object.__setattr__(self, "layer_types", self._shortest_tile())
+
+    def _shortest_tile(self) -> tuple[LayerType, ...]:
+        """The same layers, said once: two ways to write one architecture must be equal."""
+        types, n_layers = self.layer_types, max(self.n_encoder_layers, self.n_decoder_layers)
+        if all(kind == LayerType() for kind in types):
+            return ()
+        spread = [types[i % len(types)] for i in range(n_layers)]
+        return next(
+            types[:n] for n in range(1, len(types) + 1) if all(spread[i] == types[i % n] for i in range(n_layers))
+        )
+
+    def _require(self, name: str, holds: bool, right: str) -> None:
+        if not holds:
+            raise ArchitectureError(f"{name}: {getattr(self, name)!r} does not fit; {right}.")
+
+    def _check_together(self) -> None:
+        """Refuse combinations that mean nothing."""
+        for name in ("d_head", "d_embedding", "n_kv_heads"):
+            self._require(name, getattr(self, name) >= 1, "give at least 1")
+        self._require("max_length", self.max_length is None or self.max_length >= 1, "give at least 1, or none")
+        self._require("norm_eps", self.norm_eps >= 0, "give a number from 0")
+        self._require("token_types", self.token_types >= 0, "give a number from 0")
+        self._require("position_offset", self.position_offset >= 0, "give a number from 0")
+        for name in ("attention_softcap", "qkv_clip", "logit_softcap"):
+            self._require(
+                name, getattr(self, name) is None or getattr(self, name) > 0, "give a positive number, or none"
+            )
+        self._require("norm_bias", not (self.norm_bias and self.norm == "rmsnorm"), "an rmsnorm has no bias")
+        self._require(
+            "norm_bias", not (self.norm_bias and self.norm_weight == "none"), "a norm without weight has no bias"
+        )
+        self._require(
+            "parallel",
+            self.parallel == "none" or self.norm_placement == "pre",
+            "parallel blocks take norm_placement 'pre'",
+        )
+        self._require(
+            "parallel", self.parallel == "none" or self.kind == "decoder", "parallel blocks are for decoders alone"
+        )
+        if self.position == "learned" and self.max_length is None:
+            raise ArchitectureError(
+                "max_length: learned positions need a table; give the longest row as a positive integer."
+            )
+        if self.position == "sinusoidal":
+            self._require("d_model", self.d_embedding % 2 == 0, "sinusoids need an even width")  # type: ignore[operator]
+        self._require(
+            "sinusoid",
+            (self.sinusoid is not None) == (self.position == "sinusoidal"),
+            "it goes with position 'sinusoidal'",
+        )
+        self._require("rope", (self.rope is not None) == (self.position == "rope"), "it goes with position 'rope'")
+        self._require(
+            "position_offset",
+            self.position_offset == 0 or self.position in ("learned", "sinusoidal"),
+            "only learned and sinusoidal positions can start elsewhere than at 0",
+        )
+        self._require(
+            "encoder",
+            self.encoder is None or self.kind == "encoder-decoder",
+            "only an encoder-decoder's encoder can differ",
+        )
+        self._require(
+            "head",
+            self.head != "language" or self.n_decoder_layers > 0,
+            "an encoder takes 'masked', a classification or none",
+        )
+        self._require("head", self.head != "masked" or self.kind == "encoder", "only an encoder takes a masked head")
+        vocabulary_head = self.head in ("language", "masked")
+        for name in ("tied", "logit_bias"):
+            self._require(name, not getattr(self, name) or vocabulary_head, "it belongs to a head over the vocabulary")
+        self._require(
+            "head_transform", self.head_transform is None or self.head is not None, "there is no head to put it in"
+        )
+        self._require(
+            "tied",
+            not self.tied or self.d_embedding == self.d_model or self.head_transform is not None,
+            "the table is d_embedding wide and the model d_model; a head_transform must bridge them",
+        )
+        for tower in self.towers:
+            self._check_tower(tower)
+
+    def _check_tower(self, tower: Tower) -> None:
+        if tower.n_heads % tower.n_kv_heads:
+            raise ArchitectureError(
+                f"n_kv_heads: {tower.n_kv_heads} does not divide the {tower.n_heads} heads of the {tower.name}; choose a divisor."
+            )
+        if len(self.layer_types) > max(t.n_layers for t in self.towers):
+            raise ArchitectureError(
+                f"layer_types: {len(self.layer_types)} types for {tower.n_layers} layers; give at most one for each layer."
+            )
+        for layer in tower.layers:
+            rope = layer.rope
+            if not isinstance(rope, Rope):
+                continue
+            if self.position != "rope":
+                raise ArchitectureError("layer_types.rope: a rotation needs position 'rope'.")
+            dim = rope.dim or tower.d_head
+            if dim > tower.d_head or dim % 2:
+                raise ArchitectureError(
+                    f"rope.dim: {dim} dimensions cannot turn in a head of {tower.d_head}; give an even number up to that."
+                )
+            scaling = rope.scaling
+            for factors in (scaling.short_factor, scaling.long_factor) if scaling else ():
+                if factors is not None and len(factors) != dim // 2:
+                    raise ArchitectureError(
+                        f"rope.scaling: {len(factors)} factors for {dim // 2} pairs of dimensions; give one for each pair."
+                    )
+
+    # What follows from the fields
+
+    @property
+    def kind(self) -> Literal["encoder", "decoder", "encoder-decoder"]:
+        """Which of the paper's figures this is: from which towers have layers."""
+        if self.n_encoder_layers and self.n_decoder_layers:
+            return "encoder-decoder"
+        return "encoder" if self.n_encoder_layers else "decoder"
+
+    @cached_property
+    def towers(self) -> tuple[Tower, ...]:
+        """The stacks there are, encoder first, every choice resolved."""
+        names: tuple[TowerName, ...] = ("encoder", "decoder")
+        return tuple(self._tower(name) for name in names if getattr(self, f"n_{name}_layers"))
+
+    def tower(self, name: TowerName) -> Tower:
+        """The stack of that name; ``KeyError`` where there is none."""
+        for tower in self.towers:
+            if tower.name == name:
+                return tower
+        raise KeyError(f"a {self.kind} has no {name}")
+
+    def _tower(self, name: TowerName) -> Tower:
+        n_layers = getattr(self, f"n_{name}_layers")
+        own = self.encoder if name == "encoder" and self.encoder is not None else EncoderDifferences()
+        n_heads = own.n_heads or self.n_heads
+        d_head = own.d_head or typing.cast(int, self.d_head)
+        kinds = [
+            dataclasses.replace(kind, rope=self.rope) if kind.rope == "shared" else kind
+            for kind in self.layer_types or (LayerType(),)
+        ]
+        return Tower(
+            name=name,
+            n_layers=n_layers,
+            n_heads=n_heads,
+            n_kv_heads=own.n_kv_heads
+            or (n_heads if self.n_kv_heads == self.n_heads else typing.cast(int, self.n_kv_heads)),
+            d_head=d_head,
+            d_ff=own.d_ff or self.d_ff,
+            causal=name == "decoder",
+            cross=name == "decoder" and self.kind == "encoder-decoder",
+            attention_scale=d_head**-0.5
+            if self._is_derived("attention_scale")
+            else typing.cast(float, self.attention_scale),
+            layers=tuple(kinds[i % len(kinds)] for i in range(n_layers)),
+        )
+
+    @property
+    def source_vocab_size(self) -> int:
+        """Rows of the table that the encoder reads."""
+        return (self.encoder.vocab_size if self.encoder else None) or self.vocab_size
+
+    @property
+    def shares_embedding(self) -> bool:
+        """Whether an encoder-decoder reads source and target tokens from one table."""
+        return self.kind == "encoder-decoder" and not (self.encoder and self.encoder.vocab_size)
+
+    # Copies, differences, and the written forms
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed; what was derived is derived anew."""
+        _refuse_unknown(changes, type(self), "")
+        kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not self._is_derived(f.name)}
+        if changes.get("position", self.position) != self.position:  # organs of the old kind go with it
+            kept = {name: value for name, value in kept.items() if name not in ("rope", "sinusoid")}
+        return type(self)(**{**kept, **changes})
+
+    def difference(self, other: Architecture) -> dict[str, tuple[Any, Any]]:
+        """The fields in which two architectures differ: ``{name: (mine, theirs)}``."""
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in dataclasses.fields(self)}
+        return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def _is_derived(self, name: str) -> bool:
+        return name in DERIVED and getattr(self, name) == DERIVED[name](self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without what equals its default; ``from_dict`` gives back an equal record."""
+        return {name: value for name, value in _plain(self).items() if not self._is_derived(name)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Read ``to_dict``'s data; unknown keys are refused with the nearest name."""
+        return _build(cls, data, "")
+
+    def to_json(self) -> str:
+        """``to_dict`` as JSON."""
+        return json.dumps(self.to_dict(), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read ``to_json``; a key that stands twice is refused."""
+        return cls.from_dict(json.loads(text, object_pairs_hook=_refuse_twice))
+
+    def to_toml(self) -> str:
+        """``to_dict`` as TOML."""
+        import tomli_w
+
+        return tomli_w.dumps(_none_as_word(self.to_dict()))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """Read ``to_toml``, or a recipe written by hand."""
+        import tomllib
+
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ArchitectureError(f"not TOML: {error}") from None
+        return cls.from_dict(data)
+
+
+DERIVED: dict[str, Callable[[Architecture], Any]] = {
+    "n_kv_heads": lambda a: a.n_heads,
+    "d_head": lambda a: a.d_model // a.n_heads,
+    "norm_bias": lambda a: a.norm == "layernorm" and a.norm_weight != "none",
+    "final_norm": lambda a: a.norm_placement != "post",
+    "attention_scale": lambda a: a.d_head**-0.5,
+    "d_embedding": lambda a: a.d_model,
+    "sinusoid": lambda a: Sinusoid() if a.position == "sinusoidal" else None,
+    "rope": lambda a: Rope() if a.position == "rope" else None,
+}
+
+
+# Reading plain data into records, and records into plain data. ``None`` where it is not the default is written "none",
+# because TOML has no null.
+
+
+def _none_as_word(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _none_as_word(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_none_as_word(item) for item in value]
+    return "none" if value is None else value
+
+
+def _plain(record: Any) -> dict[str, Any]:
+    """A record's fields that are not at their default, nested records as dictionaries, tuples as lists."""
+
+    def convert(value: Any) -> Any:
+        if dataclasses.is_dataclass(value):
+            return _plain(value)
+        return [convert(item) for item in value] if isinstance(value, tuple) else value
+
+    return {
+        f.name: convert(getattr(record, f.name))
+        for f in dataclasses.fields(record)
+        if f.default is dataclasses.MISSING or getattr(record, f.name) != f.default
+    }
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Two values for one key leave it to chance which one counts."""
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise ArchitectureError(f"{key}: this key stands twice; keep one.")
+        seen[key] = value
+    return seen
+
+
+def _refuse_unknown(data: Mapping[str, Any], record: type, path: str) -> None:
+    names = [f.name for f in dataclasses.fields(record)]
+    for key in data:
+        if key not in names:
+            near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+            place = f" in {path}" if path else ""
+            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(names)}."
+            raise ArchitectureError(f"{key}: there is no such field{place}; {hint}")
+
+
+def _build(record: type, data: Any, path: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise ArchitectureError(f"{path or 'architecture'}: {data!r} is not a table of fields.")
+    _refuse_unknown(data, record, path)
+    hints = typing.get_type_hints(record)
+    values = {key: _convert(hints[key], value, f"{path}.{key}" if path else key) for key, value in data.items()}
+    missing = [f.name for f in dataclasses.fields(record) if f.default is dataclasses.MISSING and f.name not in values]
+    if missing:
+        raise ArchitectureError(
+            f"{'.'.join(filter(None, [path, missing[0]]))}: this field has no default; give it a value."
+        )
+    return record(**values)
+
+
+def _convert(hint: Any, value: Any, path: str) -> Any:
+    """Plain data as the hint has it: tables become records, lists tuples, "none" None."""
+    options = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    if value == "none" and type(None) in options:
+        return None
+    for option in options:
+        if dataclasses.is_dataclass(option) and isinstance(value, Mapping):
+            return _build(typing.cast(type, option), value, path)
+        if get_origin(option) is tuple and isinstance(value, list):
+            return tuple(_convert(get_args(option)[0], item, path) for item in value)
+    return value
+
+
+def _check_types(record: Any, path: str) -> None:
+    """Every field holds what its annotation says; whole numbers may stand for floats."""
+    hints = _hints(type(record))
+    for f in dataclasses.fields(record):
+        value, hint = getattr(record, f.name), hints[f.name]
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and _accepts(float(value), hint)
+            and not _accepts(value, hint)
+        ):
+            object.__setattr__(record, f.name, float(value))
+        elif isinstance(value, list) and _accepts(tuple(value), hint):
+            object.__setattr__(record, f.name, tuple(value))
+        elif not _accepts(value, hint):
+            where = f"{path}.{f.name}" if path else f.name
+            raise ArchitectureError(f"{where}: {value!r} is not {_in_words(hint, value)}.")
+
+
+_hints_of: dict[type, dict[str, Any]] = {}
+
+
+def _hints(record: type) -> dict[str, Any]:
+    if record not in _hints_of:
+        _hints_of[record] = typing.get_type_hints(record)
+    return _hints_of[record]
+
+
+def _accepts(value: Any, hint: Any) -> bool:
+    origin = get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_accepts(value, option) for option in get_args(hint))
+    if origin is Literal:
+        return value in get_args(hint) and isinstance(value, str)
+    if origin is tuple:
+        item = get_args(hint)[0]
+        return isinstance(value, tuple) and all(
+            _accepts(element, item) or (item is float and type(element) is int) for element in value
+        )
+    if hint is float:
+        return isinstance(value, float) and math.isfinite(value)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return value is None if hint is type(None) else isinstance(value, hint)
+
+
+def _in_words(hint: Any, value: Any) -> str:
+    options = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    words: list[str] = []
+    for option in options:
+        if get_origin(option) is Literal:
+            choices = [str(choice) for choice in get_args(option)]
+            near = difflib.get_close_matches(str(value), choices, n=1)
+            words.append("one of " + ", ".join(map(repr, choices)) + (f" (did you mean {near[0]!r}?)" if near else ""))
+        elif option is type(None):
+            words.append("none")
+        elif get_origin(option) is tuple:
+            words.append("a list")
+        else:
+            words.append(
+                {int: "a whole number", float: "a number", bool: "true or false"}.get(option, f"a {option.__name__}")
+            )
+    return " or ".join(words)

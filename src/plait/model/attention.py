@@ -1,0 +1,134 @@
+"""Attention, one class for self and cross: what each query sees, weighed by how well its keys answer.
+
+Legend: b batch, q queries, k keys, h heads, g key and value heads, d head width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from plait.architecture import Architecture, Tower
+from plait.model.norm import Norm
+from plait.model.position import RelativeScores, Rotation
+from plait.model.sites import Part
+
+
+@dataclass
+class Sight:
+    """What the layers of one type share in a pass: who sees whom, how queries and keys turn, what is added to scores.
+
+    ``allowed`` ``(b or 1, 1, q, k)`` boolean, ``None``: everything. ``square``: plain causality over one run of tokens,
+    which the fused kernel knows without a mask. ``bias`` ``(b or 1, h, q, k)``.
+    """
+
+    allowed: Tensor | None = None
+    square: bool = False
+    rotation: Rotation | None = None
+    table: tuple[Tensor, Tensor] | None = None
+    bias: Tensor | None = None
+    _blend: Tensor | None = None
+
+    def blend(self) -> Tensor | None:
+        """The one mask the fused kernel takes: boolean, or the bias with -inf where nothing may be seen."""
+        if self.bias is None:
+            return self.allowed
+        if self._blend is None:
+            self._blend = self.bias if self.allowed is None else self.bias.masked_fill(~self.allowed, float("-inf"))
+        return self._blend
+
+
+class Attention(Part):
+    """``softmax(cap(scale * Q K^T) + bias) V``, heads side by side (Vaswani et al. 2017, eq. 1); grouped keys and values
+    (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2)."""
+
+    sites = ("queries", "keys", "values", "scores", "pattern", "mix")
+
+    def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False) -> None:
+        super().__init__()
+        self.n_heads, self.n_kv_heads, self.d_head = tower.n_heads, tower.n_kv_heads, tower.d_head
+        self.scale, self.softcap, self.clip, self.qk_norm = (
+            tower.attention_scale,
+            a.attention_softcap,
+            a.qkv_clip,
+            a.qk_norm,
+        )
+        wide, narrow = tower.n_heads * tower.d_head, tower.n_kv_heads * tower.d_head
+        self.query = nn.Linear(a.d_model, wide, bias=a.qkv_bias)
+        self.key = nn.Linear(a.d_model, narrow, bias=a.qkv_bias)
+        self.value = nn.Linear(a.d_model, narrow, bias=a.qkv_bias)
+        self.output = nn.Linear(wide, a.d_model, bias=a.output_bias)
+        self.query_norm = self._head_norm(a, tower.n_heads)
+        self.key_norm = self._head_norm(a, tower.n_kv_heads)
+        self.relative_bias = (
+            RelativeScores(a.relative_bias, tower.n_heads, causal=tower.causal)
+            if relative and a.relative_bias
+            else None
+        )
+
+    def _head_norm(self, a: Architecture, heads: int) -> Norm | None:
+        shapes = {"head": (self.d_head,), "per_head": (heads, self.d_head), "full": (heads * self.d_head,)}
+        return Norm(a, *shapes[a.qk_norm]) if a.qk_norm else None
+
+    def _split(self, x: Tensor, norm: Norm | None) -> Tensor:
+        """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, clipped and normed."""
+        x = x if self.clip is None else x.clamp(-self.clip, self.clip)
+        if norm is not None and self.qk_norm == "full":
+            x, norm = norm(x), None
+        x = x.unflatten(-1, (-1, self.d_head))
+        return (x if norm is None else norm(x)).transpose(1, 2)
+
+    def queries(self, x: Tensor, sight: Sight) -> Tensor:
+        """``(b, q, d_model)`` -> ``(b, h, q, d)``, turned to their positions."""
+        queries = self._split(self.query(x), self.query_norm)
+        if sight.rotation is not None and sight.table is not None:
+            queries = sight.rotation.turn(queries, sight.table)
+        return self.site("queries", queries)
+
+    def keys_values(self, x: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
+        """``(b, k, d_model)`` -> two of ``(b, g, k, d)``, keys turned to their positions."""
+        keys = self._split(self.key(x), self.key_norm)
+        if sight.rotation is not None and sight.table is not None:
+            keys = sight.rotation.turn(keys, sight.table)
+        return self.site("keys", keys), self.site("values", self._split(self.value(x), None))
+
+    def forward(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
+        """``(b, h, q, d)`` over ``(b, g, k, d)`` -> ``(b, q, d_model)``. A query that sees nothing gets zeros."""
+        if self.softcap is not None or self.watched("scores", "pattern"):
+            mix = self._by_hand(queries, keys, values, sight)
+        else:
+            mix = F.scaled_dot_product_attention(
+                queries,
+                keys,
+                values,
+                attn_mask=sight.blend(),
+                is_causal=sight.square,
+                scale=self.scale,
+                enable_gqa=self.n_heads != self.n_kv_heads,
+            )
+        return self.output(self.site("mix", mix).transpose(1, 2).flatten(2))
+
+    def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
+        """The same sum with scores and pattern in the open."""
+        group = self.n_heads // self.n_kv_heads
+        if group > 1:
+            keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+        scores = queries @ keys.transpose(-1, -2) * self.scale  # b h q k
+        if self.softcap is not None:
+            scores = self.softcap * torch.tanh(scores / self.softcap)
+        if sight.bias is not None:
+            scores = scores + sight.bias
+        scores = self.site("scores", scores)
+        allowed = sight.allowed
+        if sight.square:
+            allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
+        if allowed is None:
+            pattern = scores.softmax(-1)
+        else:
+            # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
+            blind = ~allowed.any(-1, keepdim=True)
+            pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
+        return self.site("pattern", pattern) @ values

@@ -1,0 +1,71 @@
+"""Embedding: from token numbers to the residual stream; tables for tokens, positions and types, a norm, a projection."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from plait.architecture import Architecture
+from plait.model.mask import Places
+from plait.model.norm import Norm
+from plait.model.position import sinusoids
+from plait.model.sites import Part
+
+
+class Embedding(Part):
+    """``projection(norm(scale * tokens[t] + positions[p] + types[s]))``: what is not there is skipped.
+
+    ``rows``: of the token table; ``None`` where another embedding lends its own. A type table's row 0 is added even when
+    no types are given, as BERT does.
+    """
+
+    sites = ("output",)
+
+    def __init__(self, a: Architecture, rows: int | None, *, types: bool) -> None:
+        super().__init__()
+        width = self.width = a.d_embedding
+        self.scale, self.offset, self.max_length = a.embedding_scale, a.position_offset, a.max_length
+        self.sinusoid = a.sinusoid
+        self.tokens = nn.Embedding(rows, width) if rows is not None else None
+        self.positions = nn.Embedding(a.max_length + a.position_offset, width) if a.position == "learned" else None
+        self.types = nn.Embedding(a.token_types, width) if types and a.token_types else None
+        self.norm = Norm(a, width) if a.embedding_norm else None
+        self.projection = nn.Linear(width, a.d_model) if width != a.d_model else None
+
+    def forward(self, tokens: Tensor, places: Places, types: Tensor | None, table: nn.Embedding) -> Tensor:
+        """``tokens`` ``(b, n)`` -> ``(b, n, d_model)``."""
+        try:
+            x = table(tokens)
+        except IndexError:
+            raise ValueError(
+                f"tokens: {int(tokens.min())} to {int(tokens.max())}, but the table has rows 0 to {table.num_embeddings - 1}."
+            ) from None
+        if self.scale != 1.0:
+            x = x * self.scale
+        if self.positions is not None:
+            x = x + self._look_up(self.positions, places.positions)
+        elif self.sinusoid is not None:
+            x = x + sinusoids(places.positions + self.offset, self.width, self.sinusoid).to(x.dtype)
+        if types is not None and self.types is None:
+            raise ValueError("token_types: this embedding has no table of types.")
+        if self.types is not None:
+            x = x + (self.types.weight[0] if types is None else self.types(types))
+        x = x if self.norm is None else self.norm(x)
+        x = x if self.projection is None else self.projection(x)
+        return self.site("output", x)
+
+    def _look_up(self, table: nn.Embedding, positions: Tensor) -> Tensor:
+        try:
+            return table(positions + self.offset)
+        except IndexError:
+            raise ValueError(
+                f"length: a row of {int(positions.max()) + 1} tokens is longer than the {self.max_length} there are "
+                "positions for."
+            ) from None
+
+
+def as_types(types: Tensor | None, tokens: Tensor) -> Tensor | None:
+    """Token types must stand beside their tokens."""
+    if types is not None and types.shape != tokens.shape:
+        raise ValueError(f"token_types: shape {tuple(types.shape)} does not fit tokens of shape {tuple(tokens.shape)}.")
+    return types if types is None else types.to(torch.int64)

@@ -1,0 +1,117 @@
+"""Initialisation as a table: for each scheme, the spread of each kind of weight. Norms start at the identity, biases at 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from plait.architecture import Architecture
+
+Scheme = Literal["xavier", "gpt2", "t5", "deepnorm", "normal"]
+Role = Literal["embedding", "query", "key", "value", "output", "up", "down", "relative_bias", "head"]
+
+ROLES: dict[str, Role] = {  # the last word but one of a parameter's name -> what it is
+    "tokens": "embedding", "positions": "embedding", "types": "embedding", "projection": "up",
+    "query": "query", "key": "key", "value": "value", "gate": "up", "up": "up", "down": "down",
+    "relative_bias": "relative_bias", "dense": "up",
+}  # fmt: skip
+
+
+def _branches(a: Architecture) -> int:
+    """Sublayers that add to the residual stream, in the deeper tower."""
+    return max(2 * a.n_encoder_layers, (3 if a.kind == "encoder-decoder" else 2) * a.n_decoder_layers)
+
+
+def _deepnorm_gain(a: Architecture, name: str) -> float:
+    """Wang et al. 2022, table 1: beta by kind and tower; skip_scale is its alpha."""
+    n, m = a.n_encoder_layers, a.n_decoder_layers
+    if a.kind != "encoder-decoder":
+        return (8 * (n or m)) ** -0.25
+    return 0.87 * (n**4 * m) ** (-1 / 16) if name.startswith("encoder") else (12 * m) ** -0.25
+
+
+def _xavier(rows: int, columns: int) -> float:
+    return math.sqrt(2 / (rows + columns))
+
+
+# scheme -> role -> standard deviation, from (architecture, name, rows, columns)
+Spread = Callable[[Architecture, str, int, int], float]
+SPREADS: dict[Scheme, dict[Role, Spread]] = {
+    "normal": {},  # 0.02 throughout (BERT)
+    "gpt2": {  # Radford et al. 2019, 2.3: residual outputs shrink with depth
+        "output": lambda a, name, rows, columns: 0.02 / math.sqrt(_branches(a)),
+        "down": lambda a, name, rows, columns: 0.02 / math.sqrt(_branches(a)),
+    },
+    "xavier": {  # Glorot and Bengio 2010; the table is scaled by sqrt(d) where it is read (Vaswani et al. 2017, 3.4)
+        "embedding": lambda a, name, rows, columns: columns**-0.5,
+        "head": lambda a, name, rows, columns: columns**-0.5,
+        "relative_bias": lambda a, name, rows, columns: 0.02,
+    },
+    "t5": {  # Raffel et al. 2020 and mesh-tensorflow: fan-in, with the attention's missing scale inside the queries
+        "embedding": lambda a, name, rows, columns: 1.0 if a.logit_scale != 1.0 or not a.tied else columns**-0.5,
+        "query": lambda a, name, rows, columns: (columns * (a.d_head or 1)) ** -0.5,
+        "key": lambda a, name, rows, columns: columns**-0.5,
+        "value": lambda a, name, rows, columns: columns**-0.5,
+        "output": lambda a, name, rows, columns: columns**-0.5,
+        "up": lambda a, name, rows, columns: columns**-0.5,
+        "down": lambda a, name, rows, columns: columns**-0.5,
+        "relative_bias": lambda a, name, rows, columns: a.d_model**-0.5,
+        "head": lambda a, name, rows, columns: columns**-0.5,
+    },
+    "deepnorm": {
+        "embedding": lambda a, name, rows, columns: columns**-0.5,
+        "head": lambda a, name, rows, columns: columns**-0.5,
+        "relative_bias": lambda a, name, rows, columns: 0.02,
+        "value": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
+        "output": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
+        "up": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
+        "down": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
+    },
+}
+UNIFORM: frozenset[Scheme] = frozenset({"xavier"})  # the 2017 paper's code draws its matrices evenly
+
+
+def role_of(name: str) -> Role | None:
+    """What a weight is, from its name; ``None`` for norms and biases."""
+    parts = name.split(".")
+    if parts[-1] != "weight" or "norm" in parts[-2] or "norms" in name:
+        return None
+    if parts[-2] == "output":
+        return "head" if parts[0] == "head" else "output"
+    return ROLES.get(parts[-2])
+
+
+@torch.no_grad()
+def initialize(model: nn.Module, scheme: Scheme = "gpt2", *, seed: int = 0, zero_residual: bool = False) -> None:
+    """Fill every parameter of a ``Transformer`` in place, the same numbers for the same seed on any device.
+
+    ``zero_residual``: the outputs of all sublayers start at 0, so that a pre-norm block is the identity (worked number
+    D3). Raises ``ValueError`` for an unknown scheme.
+    """
+    if scheme not in SPREADS:
+        raise ValueError(f"scheme: {scheme!r} is not one of {', '.join(map(repr, SPREADS))}.")
+    a: Architecture = model.architecture  # type: ignore[assignment]
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        role = role_of(name)
+        if role is None:
+            parameter.fill_(1.0 if name.endswith("weight") and a.norm_weight == "plain" else 0.0)
+        elif zero_residual and role in ("output", "down"):
+            parameter.zero_()
+        else:
+            parameter.copy_(_draw(a, name, role, scheme, parameter, generator))
+
+
+def _draw(a: Architecture, name: str, role: Role, scheme: Scheme, like: Tensor, generator: torch.Generator) -> Tensor:
+    rows, columns = like.shape
+    matrix = role not in ("embedding", "head", "relative_bias")
+    otherwise = _xavier(rows, columns) if scheme in ("xavier", "deepnorm") else 0.02
+    spread = SPREADS[scheme].get(role, lambda *_: otherwise)(a, name, rows, columns)
+    drawn = torch.empty(rows, columns, dtype=torch.float32)
+    if scheme in UNIFORM and matrix:
+        return drawn.uniform_(-math.sqrt(3) * spread, math.sqrt(3) * spread, generator=generator)
+    return drawn.normal_(0.0, spread, generator=generator)

@@ -1,0 +1,152 @@
+"""Sites: names for the values inside a forward pass, and the one way to watch or change them.
+
+A module of the model is a ``Part``; it passes each value worth seeing through ``self.site(name, value)``, which is the
+identity unless somebody watches. A site's full name is the part's path in the model and the site's own name, as in
+``decoder.layers.3.attention.pattern``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from torch import Tensor, nn
+
+Change = Callable[[str, Tensor], Tensor | None]
+
+
+class Part(nn.Module):
+    """A module whose inner values have names: ``sites`` lists them."""
+
+    sites: tuple[str, ...] = ()
+    _watchers: dict[str, list[_Watcher]] | None = None
+
+    def site(self, name: str, value: Tensor) -> Tensor:
+        """The value, unless a watcher of this site changes it."""
+        if self._watchers is None:
+            return value
+        for watcher in self._watchers.get(name, ()):
+            value = watcher(value)
+        return value
+
+    def watched(self, *names: str) -> bool:
+        """Whether anybody looks at one of these sites, so that a fused operation must come apart."""
+        return self._watchers is not None and any(self._watchers.get(name) for name in names)
+
+
+class _Stop(Exception):
+    """Ends a forward pass once the last value that was asked for is there."""
+
+
+class _Watcher:
+    def __init__(self, name: str, seen: watching, keep: bool, stop: bool) -> None:
+        self.name, self.seen, self.keep, self.stop = name, seen, keep, stop
+
+    def __call__(self, value: Tensor) -> Tensor:
+        if self.keep:
+            value = self.seen._see(self.name, value)
+        if self.stop:
+            raise _Stop
+        return value
+
+
+def site_names(model: nn.Module) -> dict[str, tuple[Part, str]]:
+    """Every site of a model, in module order: full name to the part and the site's own name."""
+    return {
+        f"{path}.{name}" if path else name: (part, name)
+        for path, part in model.named_modules()
+        if isinstance(part, Part)
+        for name in part.sites
+    }
+
+
+class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watching(model, ...) as seen
+    """Watch sites of a model while the block runs; afterwards the model is bitwise as before.
+
+    ``patterns`` are site names, ``*`` for any part of one. ``seen[name]`` is a copy of the value last seen there.
+    ``change(name, value)`` may return another value, which the forward pass goes on with. With ``gradients=True`` the
+    values stay in the graph and ``seen.gradient(name)`` is what ``backward`` left there. ``stop_after`` ends the block,
+    quietly, once that site was seen: nothing behind it is computed.
+
+    Raises ``ValueError`` where a pattern matches no site.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *patterns: str,
+        change: Change | None = None,
+        gradients: bool = False,
+        stop_after: str | None = None,
+    ) -> None:
+        self._sites = site_names(model)
+        self._names = {name for pattern in patterns for name in self._match(pattern)}
+        self._stops = set(self._match(stop_after)) if stop_after else set[str]()
+        self._change, self._gradients = change, gradients
+        self._values: dict[str, Tensor] = {}
+        self._placed: list[tuple[Part, str, _Watcher]] = []
+
+    def _match(self, pattern: str) -> list[str]:
+        names = fnmatch.filter(self._sites, pattern)
+        if not names:
+            near = difflib.get_close_matches(pattern, self._sites, n=1, cutoff=0.3)
+            raise ValueError(f"no site is named {pattern!r}" + (f"; did you mean {near[0]!r}?" if near else "."))
+        return names
+
+    def _see(self, name: str, value: Tensor) -> Tensor:
+        if self._change is not None:
+            changed = self._change(name, value)
+            value = value if changed is None else changed
+        if self._gradients:
+            value = value if value.requires_grad else value.detach().requires_grad_()
+            value.retain_grad()
+            self._values[name] = value
+        else:
+            self._values[name] = value.detach().clone()
+        return value
+
+    def __enter__(self) -> Self:
+        for name in self._names | self._stops:
+            part, own = self._sites[name]
+            watcher = _Watcher(name, self, keep=name in self._names, stop=name in self._stops)
+            if part._watchers is None:
+                part._watchers = {}
+            part._watchers.setdefault(own, []).append(watcher)
+            self._placed.append((part, own, watcher))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        for part, own, watcher in self._placed:
+            assert part._watchers is not None
+            part._watchers[own].remove(watcher)
+            if not part._watchers[own]:
+                del part._watchers[own]
+            if not part._watchers:
+                del part._watchers  # the class's None shows again
+        self._placed.clear()
+        return kind is _Stop
+
+    def gradient(self, name: str) -> Tensor:
+        """What ``backward`` left at a site that was watched with ``gradients=True``."""
+        grad = self[name].grad
+        if grad is None:
+            raise ValueError(
+                f"{name}: no gradient is there; watch with gradients=True and call backward inside the block."
+            )
+        return grad
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._values:
+            raise KeyError(f"{name}: nothing was seen there; seen are {', '.join(self._values) or 'no values at all'}")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
