@@ -1,0 +1,12 @@
+"""Generation: from a checkpoint and a prompt to text, one token at a time; and from texts to vectors.
+
+``generate`` and ``stream`` settle the rules, ``decode`` is the loop, a ``Runner`` is the model that it drives.
+"""
+
+from plait.generation.embed import embed
+from plait.generation.errors import GenerationError
+from plait.generation.generate import generate, stream
+from plait.generation.records import Finish, Generation, Piece
+from plait.generation.runner import ModelRunner, Runner
+
+__all__ = ["Finish", "Generation", "GenerationError", "ModelRunner", "Piece", "Runner", "embed", "generate", "stream"]

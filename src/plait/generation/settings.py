@@ -1,0 +1,156 @@
+"""Settings: how the next token is chosen and when a row ends, as one frozen record.
+
+What the caller leaves open, the checkpoint's decode rules decide.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plait.generation.errors import GenerationError
+
+if TYPE_CHECKING:
+    from plait.checkpoint import DecodeRules
+    from plait.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every rule of decoding, in the order in which the rules are applied; the defaults are all off.
+
+    ``GenerationError`` where a value makes no sense.
+    """
+
+    repetition_penalty: float = 1.0  # over prompt and new tokens
+    frequency_penalty: float = 0.0  # over new tokens
+    presence_penalty: float = 0.0
+    no_repeat_ngram: int = 0
+    banned: tuple[tuple[int, ...], ...] = ()  # sequences; the last token of one is banned where the others stand
+    min_length: int = 0  # prompt included
+    min_new_tokens: int = 0
+    forced_first: int | None = None
+    forced_last: int | None = None
+    temperature: float = 0.0  # 0: greedy
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    end: tuple[int, ...] = ()
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, (right, holds) in _RIGHT.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not holds(value):
+                raise GenerationError(f"{name}: {value!r} makes no sense; give {right}.")
+        if any(not sequence for sequence in self.banned):
+            raise GenerationError("banned: an empty sequence bans nothing; give token ids, or sequences of them.")
+        if any(not string for string in self.stop):
+            raise GenerationError(
+                "stop: an empty string would stop everywhere; give strings of at least one character."
+            )
+        filters = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        if self.greedy:
+            for name, off in filters.items():
+                if getattr(self, name) != off:
+                    raise GenerationError(
+                        f"{name}: {getattr(self, name)} changes nothing in greedy decoding; give a temperature above 0."
+                    )
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken, rather than a drawn one."""
+        return self.temperature == 0
+
+
+def _whole(value: float) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+_RIGHT = {
+    "repetition_penalty": ("a number above 0 (1 is off)", lambda x: 0 < x < math.inf),
+    "frequency_penalty": ("a finite number (0 is off)", math.isfinite),
+    "presence_penalty": ("a finite number (0 is off)", math.isfinite),
+    "no_repeat_ngram": ("a whole number from 0 (0 is off)", _whole),
+    "min_length": ("a whole number from 0", _whole),
+    "min_new_tokens": ("a whole number from 0", _whole),
+    "temperature": ("a number from 0 (0 is greedy)", lambda x: 0 <= x < math.inf),
+    "top_k": ("a whole number from 0 (0 is off)", _whole),
+    "top_p": ("a number from 0 to 1 (1 is off)", lambda x: 0 <= x <= 1),
+    "min_p": ("a number from 0 to 1 (0 is off)", lambda x: 0 <= x <= 1),
+}
+
+
+def settle(
+    rules: DecodeRules,
+    tokenizer: Tokenizer | None,
+    vocab_size: int,
+    *,
+    temperature: float | None = None,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+    repetition_penalty: float | None = None,
+    frequency_penalty: float = 0.0,
+    presence_penalty: float = 0.0,
+    banned: Iterable[int | Sequence[int]] = (),
+    stop: str | Iterable[str] = (),
+    end: int | Iterable[int] | None = None,
+    ignore_end: bool = False,
+) -> Settings:
+    """The caller's wishes over the checkpoint's rules; an argument left at ``None`` is decided by the rules.
+
+    The ends are the union of the tokenizer's and the rules', unless ``end`` names others or ``ignore_end`` drops all.
+    """
+    if ignore_end and end is not None:
+        raise GenerationError("end, ignore_end: end ids are given and ignored at once; give one of the two.")
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    if stops and tokenizer is None:
+        raise GenerationError("stop: without a tokenizer there is no text to find a stop string in; give end ids.")
+    known = end_ids(rules, tokenizer)
+    if temperature is None:
+        temperature = rules.temperature if rules.sample else 0.0
+    own = [(item,) if isinstance(item, int) else tuple(item) for item in banned]
+    theirs = [sequence for sequence in rules.banned if sequence not in [(i,) for i in known]]  # an end is no bad word
+    filters = {"top_k": (top_k, 0), "top_p": (top_p, 1.0), "min_p": (min_p, 0.0)}
+    chosen: dict[str, Any] = {
+        name: given if given is not None else (off if temperature == 0 else getattr(rules, name))
+        for name, (given, off) in filters.items()
+    }
+    settings = Settings(
+        temperature=temperature,
+        repetition_penalty=rules.repetition_penalty if repetition_penalty is None else repetition_penalty,
+        frequency_penalty=frequency_penalty,
+        presence_penalty=presence_penalty,
+        no_repeat_ngram=rules.no_repeat_ngram,
+        banned=tuple(dict.fromkeys([*own, *theirs])),
+        min_length=rules.min_length or 0,
+        min_new_tokens=rules.min_new_tokens or 0,
+        forced_first=rules.forced_first,
+        forced_last=rules.forced_last,
+        end=() if ignore_end else known if end is None else (end,) if isinstance(end, int) else tuple(end),
+        stop=stops,
+        **chosen,
+    )
+    for name in ("banned", "end"):
+        check_ids(name, _flat(getattr(settings, name)), vocab_size)
+    return settings
+
+
+def end_ids(rules: DecodeRules, tokenizer: Tokenizer | None) -> tuple[int, ...]:
+    """Every id that ends a row: those of the rules, and the tokenizer's own."""
+    own = () if tokenizer is None or tokenizer.eos is None else (tokenizer.eos,)
+    return tuple(dict.fromkeys([*rules.end, *own]))
+
+
+def check_ids(name: str, ids: Iterable[int], vocab_size: int) -> None:
+    """Refuse what is no token id: ``GenerationError`` with the first one that is not."""
+    for token in ids:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
+            raise GenerationError(f"{name}: {token!r} is no token id; give whole numbers from 0 to {vocab_size - 1}.")
+
+
+def _flat(items: Iterable[int | tuple[int, ...]]) -> list[int]:
+    return [token for item in items for token in (item if isinstance(item, tuple) else (item,))]
