@@ -45,7 +45,8 @@ def cache_bytes(
 ) -> int:
     """Bytes of the keys and values of ``batch`` rows of ``length`` tokens, and of their sources' (default ``length``).
 
-    ``sliding``: a layer with a window keeps no more tokens than the window sees. An encoder alone caches nothing.
+    ``sliding``: a layer with a window w keeps only what the next token sees besides itself, w - 1 tokens. An encoder
+    alone caches nothing.
     """
     if dtype not in WIDTHS:
         raise ValueError(f"dtype: {dtype!r} is none of {', '.join(WIDTHS)}.")
@@ -53,7 +54,7 @@ def cache_bytes(
         return 0
     tower = architecture.tower("decoder")
     windows = [layer.window if sliding else None for layer in tower.layers]
-    tokens = sum(length if window is None else min(length, window) for window in windows)
+    tokens = sum(length if window is None else min(length, window - 1) for window in windows)
     if tower.cross:
         tokens += tower.n_layers * (length if source_length is None else source_length)
     return 2 * batch * tokens * tower.n_kv_heads * tower.d_head * WIDTHS[dtype]

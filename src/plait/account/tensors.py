@@ -80,8 +80,6 @@ def _tower(a: Architecture, tower: Tower) -> Iterator[tuple[str, Shape]]:
     for i in range(tower.n_layers):
         layer = f"{tower.name}.layers.{i}"
         yield from _attention(a, tower, f"{layer}.attention")
-        if a.qk_norm:
-            yield from _qk_norms(a, tower, f"{layer}.attention")
         if a.relative_bias and (i == 0 or a.relative_bias.per_layer):
             yield f"{layer}.attention.relative_bias.weight", (a.relative_bias.buckets, tower.n_heads)
         yield from _slots(a, f"{layer}.attention_norms")
@@ -107,6 +105,8 @@ def _attention(a: Architecture, tower: Tower, name: str) -> Iterator[tuple[str, 
     for projection, out in (("query", queries), ("key", keys), ("value", keys)):
         yield from _linear(f"{name}.{projection}", out, a.d_model, a.qkv_bias)
     yield from _linear(f"{name}.output", a.d_model, queries, a.output_bias)
+    if a.qk_norm:
+        yield from _qk_norms(a, tower, name)
 
 
 def _qk_norms(a: Architecture, tower: Tower, name: str) -> Iterator[tuple[str, Shape]]:
