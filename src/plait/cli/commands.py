@@ -1,0 +1,101 @@
+"""``plait``: the table of commands, and what becomes of errors, interrupts and closed pipes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Parameter
+
+import plait
+from plait.cli.printing import error, notice
+
+COMMANDS = {  # imported when called; a module of commands imports torch only inside its functions
+    "account": "plait.cli.account:account",
+    "diff": "plait.cli.account:diff",
+    "presets": "plait.cli.account:presets",
+    "convert": "plait.cli.convert:convert",
+    "generate": "plait.cli.generate:generate",
+    "chat": "plait.cli.chat:chat",
+    "embed": "plait.cli.embed:embed",
+    "tokenizer": "plait.cli.tokenizer:app",
+    "verify": "plait.cli.verify:verify",
+}
+
+SUCCESS, FAILURE, USAGE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
+
+
+def build() -> App:
+    """The application: a command for each row of the table, and ``--config`` before them all."""
+    app = App(
+        name="plait",
+        help="One Transformer: run, count, convert and check any checkpoint it can read.",
+        version=plait.__version__,
+        help_format="plaintext",
+        suppress_keyboard_interrupt=False,
+        default_parameter=Parameter(negative=(), show_default=lambda value: value or None),
+    )
+    for name, place in COMMANDS.items():
+        app.command(place, name=name)
+
+    @app.meta.default
+    def run(
+        *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+        config: Annotated[Path | None, Parameter(help="A TOML file of defaults, a section for each command.")] = None,
+    ) -> Any:
+        if tokens and tokens[0].startswith("--"):  # cyclopts would call it an unknown command
+            near = difflib.get_close_matches(tokens[0], ("--config", "--help", "--version"), n=1)
+            raise CycloptsError(f"Unknown option: {tokens[0]}." + "".join(f" Did you mean {name}?" for name in near))
+        if config is not None:
+            from plait.cli.settings import read
+
+            app.config = (read(config, app),)
+        if "-" in tokens and "--" not in tokens:  # cyclopts takes it for an option; it is always the last argument
+            tokens = (*(token for token in tokens if token != "-"), "--", "-")
+        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+
+    return app
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit status: 0, 1 for a failure, 2 for a mistake in the command itself.
+
+    With ``PLAIT_DEBUG`` set, errors are raised with their traceback.
+    """
+    debug = bool(os.environ.get("PLAIT_DEBUG"))
+    tokens = sys.argv[1:] if arguments is None else arguments
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: notice(str(message))
+            app = build()
+            if tokens[:1] in ([], ["-h"], ["--help"]):
+                for name in COMMANDS:
+                    app[name]  # imported, for its summary in the list
+            status = app.meta(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return status if isinstance(status, int) else SUCCESS
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
+        return CLOSED_PIPE
+    except CycloptsError as mistake:
+        if debug:
+            raise
+        mistake.verbose = False
+        error(f"{mistake} See {' '.join(['plait', *(mistake.command_chain or ())])} --help.")
+        return USAGE
+    except (ValueError, OSError) as mistake:  # what plait, the files and the network say about what they were given
+        if debug:
+            raise
+        error(str(mistake) or type(mistake).__name__)
+        return FAILURE
+    except Exception as fault:
+        if debug:
+            raise
+        error(f"{type(fault).__name__}: {fault} (a fault in plait; PLAIT_DEBUG=1 shows where)")
+        return FAILURE

@@ -1,0 +1,123 @@
+"""``plait generate``: continue a prompt, translate a source, or answer a question, streamed."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from cyclopts import Parameter
+
+from plait.cli.models import Loading
+from plait.cli.printing import Format, as_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from plait.generation import Piece
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next token is chosen. What is not given is what the checkpoint's own rules say.
+
+    Parameters
+    ----------
+    max_new_tokens
+        Stop after this many tokens.
+    temperature
+        0 is greedy; 1 is the model's own distribution.
+    top_k
+        Choose among the k likeliest tokens; 0 is all.
+    top_p
+        Choose among the likeliest tokens that hold this share of the probability.
+    min_p
+        Choose among tokens at least this fraction as likely as the likeliest.
+    repetition_penalty
+        Above 1 makes tokens that stand in the text already less likely.
+    frequency_penalty
+        Taken from a token's logit for each time it was written.
+    presence_penalty
+        Taken from a token's logit once it was written.
+    seed
+        The same seed gives the same text.
+    stop
+        End before this text; may be given several times.
+    """
+
+    max_new_tokens: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of ``plait.generate`` and ``plait.stream``."""
+        return dataclasses.asdict(self)
+
+
+def generate(
+    model: str,
+    prompt: str,
+    /,
+    *,
+    chat: bool = False,
+    system: str | None = None,
+    format: Format = "text",
+    sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
+    loading: Annotated[Loading, Parameter(name="*")] = Loading(),
+) -> None:
+    """Continue a prompt, translate a source, or answer a question.
+
+    An encoder-decoder reads PROMPT as its source and writes the target. Text is printed as it comes.
+
+    Parameters
+    ----------
+    model
+        A folder, a .gguf file, a hub name, a preset (with --random), or package:NAME.
+    prompt
+        The text to go on from; - reads it from standard input.
+    chat
+        Put the prompt into the checkpoint's chat template, as a user's message.
+    system
+        The system's message; goes with --chat.
+    format
+        json prints text, tokens, log-probabilities and why it ended, at the end.
+    """
+    if system is not None and not chat:
+        raise ValueError("--system: a system message needs the chat template; add --chat.")
+    text = sys.stdin.read() if prompt == "-" else prompt
+    checkpoint = loading.open(model)
+    request = [*messages("system", system), *messages("user", text)] if chat else text
+    if format == "json":
+        from plait.generation import Generation, generate
+
+        as_json(dataclasses.asdict(cast(Generation, generate(checkpoint, request, **sampling.options()))))
+    else:
+        from plait.generation import stream
+
+        write(stream(checkpoint, request, **sampling.options()))
+
+
+def messages(role: str, content: str | None) -> list[dict[str, str]]:
+    """One message, or none where there is no content."""
+    return [] if content is None else [{"role": role, "content": content}]
+
+
+def write(pieces: Iterable[Piece]) -> str:
+    """Print text as it comes, end the line, and return the whole."""
+    text = ""
+    try:
+        for piece in pieces:
+            text += piece.text
+            print(piece.text, end="", flush=True)
+    finally:
+        if not text.endswith("\n"):
+            print(flush=True)
+    return text

@@ -1,0 +1,101 @@
+"""What MODEL may be on the command line: a folder, a GGUF file, a hub name, a preset, or a package that carries one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from plait.cli.printing import working
+
+if TYPE_CHECKING:
+    from plait.architecture import Architecture
+    from plait.checkpoint import Checkpoint
+    from plait.text import Tokenizer
+
+Dtype = Literal["stored", "float32", "bfloat16", "float16", "float64"]
+PACKAGE = "package:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """How a checkpoint is opened.
+
+    Parameters
+    ----------
+    dtype
+        The type that weights are computed in; "stored" keeps the file's (quantised files become float32).
+    device
+        Where the model runs: cpu, cuda, mps.
+    revision
+        The branch, tag or commit of a hub name.
+    offline
+        Use only what was fetched from the hub before.
+    random
+        Fill a preset with random weights, to try its shape.
+    """
+
+    dtype: Dtype = "stored"
+    device: str = "cpu"
+    revision: str | None = None
+    offline: bool = False
+    random: bool = False
+
+    def open(self, model: str) -> Checkpoint:
+        """The checkpoint that MODEL names; what is wrong with it is a ``ValueError`` or ``OSError``."""
+        with working(f"loading {model}"):
+            from plait.checkpoint import load
+
+            return load(
+                locate(model),
+                dtype=self.dtype,
+                device=self.device,
+                revision=self.revision,
+                offline=self.offline,
+                random=self.random,
+            )
+
+
+def locate(model: str) -> str:
+    """MODEL as ``plait.load`` takes it: ``package:NAME`` becomes the path of the one checkpoint in that package."""
+    return str(inside_package(model.removeprefix(PACKAGE))) if model.startswith(PACKAGE) else model
+
+
+def inside_package(name: str) -> Path:
+    """The GGUF file, or the folder with a config.json, among an installed package's files; nothing is imported."""
+    import importlib.metadata
+
+    try:
+        files = importlib.metadata.files(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        raise ValueError(f"package:{name}: there is no installed package of that name.") from None
+    weights = {file for file in files if file.suffix == ".gguf"}
+    folders = {file.parent for file in files if file.suffix == ".safetensors" and file.parent / "config.json" in files}
+    found = sorted(Path(str(file.locate())) for file in weights) + sorted(
+        Path(str(importlib.metadata.distribution(name).locate_file(folder))) for folder in folders
+    )
+    if len(found) != 1:
+        listed = f"{len(found)}: {', '.join(map(str, found))}" if found else "none"
+        raise ValueError(f"package:{name}: one GGUF file or folder with config.json is looked for; it has {listed}.")
+    return found[0]
+
+
+def architecture_of(model: str) -> Architecture:
+    """The architecture that MODEL names, without its weights: a preset's, a recipe's, or a checkpoint's."""
+    from plait.presets import PRESETS, preset
+
+    if model in PRESETS:
+        return preset(model)
+    if model.endswith(".toml"):
+        from plait.architecture import Architecture
+
+        return Architecture.from_toml(Path(model).read_text(encoding="utf-8"))
+    return Loading().open(model).architecture
+
+
+def tokenizer_of(model: str) -> Tokenizer:
+    """The tokenizer that MODEL's checkpoint carries."""
+    tokenizer = Loading().open(model).tokenizer
+    if tokenizer is None:
+        raise ValueError(f"{model}: this checkpoint has no tokenizer.")
+    return tokenizer

@@ -1,0 +1,72 @@
+"""How the command line speaks: tables and text on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+Format = Literal["text", "json"]
+
+
+def error(sentence: str) -> None:
+    """Say on stderr, in one line, what went wrong."""
+    print(f"plait: {' '.join(sentence.split())}", file=sys.stderr)
+
+
+def notice(sentence: str) -> None:
+    """Say something on stderr that is not part of the answer."""
+    print(f"plait: {sentence}", file=sys.stderr)
+
+
+def as_json(value: Any) -> None:
+    """Print data for another program."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def table(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> None:
+    """Print rows under the keys of the first; whole numbers with thousands separators, numbers to the right."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        return
+    terminal = sys.stdout.isatty()
+    grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for name in rows[0]:
+        numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
+        grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(Text(cell(value)) for value in row.values()))
+    # A pipe has no width: nothing is cut, folded or filled up for it.
+    console = Console(width=None if terminal else 10_000, highlight=False)
+    with console.capture() as written:
+        console.print(grid)
+    print("\n".join(line.rstrip() for line in written.get().splitlines()))
+
+
+def cell(value: Any) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Turn a spinner on stderr while something takes time; only on a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield

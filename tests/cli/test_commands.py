@@ -1,0 +1,102 @@
+"""The command line as a whole: help, mistakes, interrupts, pipes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from plait.cli.commands import COMMANDS, main
+
+HEAVY = ("torch", "numpy", "tokenizers", "sentencepiece", "huggingface_hub", "gguf", "transformers")
+
+
+def run_and_list_modules(*arguments: str) -> tuple[str, set[str]]:
+    code = f"from plait.cli import main; main({list(arguments)}); import sys; print('modules:', *sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    text, modules = output.split("modules:")
+    return text, set(modules.split())
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("generate", "--help"), ("presets", "--help"), ("--version",)])
+def test_pk1_help_loads_nothing_heavy(arguments: tuple[str, ...]):
+    text, modules = run_and_list_modules(*arguments)
+    assert text.strip()
+    assert not modules.intersection(HEAVY)
+
+
+@pytest.mark.slow  # a clock beside other tests would measure them
+@pytest.mark.parametrize(
+    ("code", "limit"), [("import plait", 0.1), ("from plait.cli import main; main(['--help'])", 0.5)]
+)
+def test_pk1_start_up_time(code: str, limit: float):
+    def seconds(program: str) -> float:
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+        return time.perf_counter() - start
+
+    bare = min(seconds("pass") for _ in range(5))
+    assert min(seconds(code) for _ in range(5)) - (bare if code == "import plait" else 0) < limit
+
+
+def test_help_lists_every_command_with_its_summary():
+    text, _ = run_and_list_modules("--help")
+    rows = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ ") and len(line.split()) > 3}
+    assert set(COMMANDS) <= set(rows), "a command without a summary"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["generat", "x", "y"], "generate"),
+        (["tokenizer", "encdoe", "x"], "encode"),
+        (["generate", "x", "y", "--temprature", "1"], "--temperature"),
+        (["embed", "x", "--pooling", "maen"], "mean"),
+        (["presets", "--fromat", "json"], "--format"),
+        (["--confg", "x", "presets"], "--config"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_nearest_name(
+    arguments: list[str], nearest: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1 and "id you mean" in err and nearest in err
+
+
+def test_failures_are_one_sentence_on_stderr_and_exit_1(capsys: pytest.CaptureFixture[str]):
+    assert main(["account", "no-such-preset-or-folder"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("plait: ") and err.count("\n") == 1 and "Traceback" not in err
+
+
+def test_plait_debug_raises(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PLAIT_DEBUG", "1")
+    with pytest.raises(ValueError):
+        main(["account", "no-such-preset-or-folder"])
+
+
+def test_a_closed_pipe_is_quiet():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "plait", "presets"], stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert done.stderr == "" and done.returncode == 141
+
+
+def test_an_interrupt_is_quiet():
+    program = (
+        "from plait.cli import main; print('up', flush=True); raise SystemExit(main(['tokenizer', 'encode', 'x', '-']))"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    waiting = subprocess.Popen([sys.executable, "-c", program], text=True, **pipes)
+    assert waiting.stdout is not None and waiting.stdout.readline() == "up\n"
+    time.sleep(1)  # by now it waits for its standard input
+    waiting.send_signal(signal.SIGINT)
+    _, err = waiting.communicate(timeout=20)
+    assert (waiting.returncode, err) == (130, "")
