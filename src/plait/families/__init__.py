@@ -1,0 +1,36 @@
+"""Foreign dialects of checkpoints, as data: each reads and writes by one mechanism, ``family.py``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from plait.families.binding import Binding, Layout
+from plait.families.errors import FamilyError
+from plait.families.family import Family
+from plait.families.knobs import missing_part
+from plait.families.llama import LLAMA
+
+FAMILIES: tuple[Family, ...] = (LLAMA,)
+
+
+def family_for(config: Mapping[str, Any]) -> Family:
+    """The family of a config, by its ``model_type``; ``FamilyError`` says what is missing, or the nearest name."""
+    kind = config.get("model_type")
+    for family in FAMILIES:
+        if kind in family.model_types:
+            return family
+    known = [name for family in FAMILIES for name in family.model_types]
+    if kind is None:
+        raise FamilyError(f"model_type: the config does not say it; plait reads {', '.join(known)}.")
+    if part := missing_part(config):
+        raise FamilyError(f"model_type: {kind!r} asks for {part}, which plait does not have.")
+    if config.get("auto_map"):
+        raise FamilyError(f"model_type: {kind!r} brings code of its own (auto_map), which plait never runs.")
+    near = difflib.get_close_matches(str(kind), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it reads {', '.join(known)}."
+    raise FamilyError(f"model_type: plait has no family {kind!r}; {hint}")
+
+
+__all__ = ["FAMILIES", "Binding", "Family", "FamilyError", "Layout", "family_for"]

@@ -1,0 +1,171 @@
+"""Which stored tensors fill which parameters: a family's table spelled out for one architecture and one file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plait.architecture import Architecture
+from plait.families.errors import FamilyError
+from plait.families.operations import Operation, Shape
+from plait.families.parameters import parameters
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Where parameters are stored, and the operations from there to here; ``name`` may be a pattern."""
+
+    name: str
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Either:
+    """One of two places, by whether a field of the architecture is set; ``None`` is nowhere."""
+
+    field: str
+    yes: str | Weight | None
+    no: str | Weight | None
+
+
+Rule = str | Weight | Either | None
+
+
+def via(name: str, *operations: Operation) -> Weight:
+    """A stored name, and the operations that turn what is stored there into parameters."""
+    return Weight(name, operations)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored tensor and the parameters it becomes."""
+
+    stored: str
+    parts: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    operations: tuple[Operation, ...]
+    d_head: int
+
+    def load(self, tensor: Tensor) -> list[Tensor]:
+        """Stored to ours; raises where the shape is not the one this architecture needs."""
+        if tuple(tensor.shape) != self.stored_shape:
+            raise FamilyError(
+                f"{self.stored}: its shape is {tuple(tensor.shape)}; {self.parts[0]} of this architecture needs "
+                f"{self.stored_shape}."
+            )
+        tensors = [tensor]
+        for operation in self.operations:
+            tensors = operation.load(tensors, self)
+        return tensors
+
+    def save(self, tensors: list[Tensor]) -> Tensor:
+        """Ours to stored."""
+        for operation in reversed(self.operations):
+            tensors = operation.save(tensors, self)
+        return tensors[0].contiguous()
+
+    @property
+    def stored_shape(self) -> Shape:
+        """The shape on disk: what saving would write."""
+        if not self.operations:
+            return self.shapes[0]
+        import torch
+
+        return tuple(self.save([torch.empty(shape, device="meta") for shape in self.shapes]).shape)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one file spells its family's names: kept, so that saving back writes the names that were there."""
+
+    prefix: str = ""  # the family's own, where the file has it
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # usual name -> the older spelling in the file
+    duplicates: Mapping[str, str] = field(default_factory=dict[str, str])  # stored name -> the parameter it repeats
+    leftovers: tuple[str, ...] = ()  # stored names that fill no parameter
+
+    def spell(self, name: str, usual_prefix: str) -> str:
+        """The stored name in this file of a tensor's usual name."""
+        if name in self.renamed:
+            return self.renamed[name]
+        return self.prefix + name.removeprefix(usual_prefix) if name.startswith(usual_prefix) else name
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Every parameter of an architecture, tied to the stored tensor that fills it."""
+
+    entries: Mapping[str, tuple[Entry, str, int]]  # parameter -> its entry, the stored name in this file, which part
+    layout: Layout
+
+    @property
+    def canonical(self) -> tuple[str, ...]:
+        """The parameters, by name."""
+        return tuple(self.entries)
+
+    def source(self, name: str) -> str:
+        """The stored name of the tensor that a parameter comes from."""
+        return self.entries[name][1]
+
+    def read(self, name: str, get: Callable[[str], Tensor]) -> Tensor:
+        """The parameter of that name, from ``get(stored name)``."""
+        entry, stored, part = self.entries[name]
+        return entry.load(get(stored))[part]
+
+
+def alternatives(pattern: str) -> list[str]:
+    """``a.{b,c}.d`` as ``a.b.d`` and ``a.c.d``."""
+    found = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
+    if not found:
+        return [pattern]
+    return [pattern[: found.start()] + word + pattern[found.end() :] for word in found.group(1).split(",")]
+
+
+def entries(weights: Mapping[str, Rule], architecture: Architecture, family: str) -> dict[str, tuple[Entry, int]]:
+    """``{parameter: (its entry, which part of it)}``; raises over a parameter that no rule names."""
+    shapes = parameters(architecture)
+    found: dict[str, tuple[Entry, int]] = {}
+    for pattern, rule in sorted(weights.items(), key=lambda item: not item[0].endswith((".weight", ".bias"))):
+        for parts, weight, d_head in _spelled_out(pattern, rule, architecture):
+            leaves = [""] if pattern.endswith((".weight", ".bias")) else [".weight", ".bias"]
+            for leaf in leaves:
+                names = tuple(part + leaf for part in parts)
+                if names[0] in shapes and names[0] not in found:
+                    entry = Entry(weight.name + leaf, names, tuple(shapes[n] for n in names), weight.operations, d_head)
+                    found |= {name: (entry, i) for i, name in enumerate(names)}
+    if lost := [name for name in shapes if name not in found]:
+        raise FamilyError(f"{family} has no tensor for {few(lost)}.")
+    return {name: found[name] for name in shapes}
+
+
+def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[list[str], Weight, int]]:
+    """A rule for each layer: our names that are stored together, where, and the width of their heads."""
+    if isinstance(rule, Either):
+        rule = rule.yes if getattr(a, rule.field) else rule.no
+    if rule is None:
+        return
+    weight = rule if isinstance(rule, Weight) else Weight(rule)
+    for tower in a.towers:
+        if "{tower}" not in pattern and not pattern.startswith(tower.name) and "layers" in pattern:
+            continue
+        for i in range(tower.n_layers if "{i}" in pattern else 1):
+
+            def spell(text: str, tower: str = tower.name, i: int = i) -> str:
+                return text.replace("{tower}", tower).replace("{i}", str(i))
+
+            ours, theirs = alternatives(spell(pattern)), alternatives(spell(weight.name))
+            if len(theirs) == 1:
+                yield ours, Weight(theirs[0], weight.operations), tower.d_head
+            else:
+                for name, stored in zip(ours, theirs, strict=True):
+                    yield [name], Weight(stored, weight.operations), tower.d_head
+
+
+def few(names: Collection[str], limit: int = 4) -> str:
+    """The first of many names, and how many more there are."""
+    first = sorted(names)[:limit]
+    return ", ".join(first) + (f" and {len(names) - limit} more" if len(names) > limit else "")

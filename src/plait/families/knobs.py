@@ -1,0 +1,119 @@
+"""Settings outside a family's own rules: those that must be neutral, and those that never matter to what a model computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from plait.families.errors import FamilyError
+
+OFF = (None, False, 0)
+
+# key -> (the part it asks for, the values that ask for nothing)
+PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "num_experts": ("experts", (None, 0, 1)),
+    "num_local_experts": ("experts", (None, 0, 1)),
+    "n_routed_experts": ("experts", (None, 0, 1)),
+    "moe_num_experts": ("experts", (None, 0, 1)),
+    "moe_intermediate_size": ("experts", OFF),
+    "num_experts_per_tok": ("experts", OFF),
+    "kv_lora_rank": ("multi-head latent attention", OFF),
+    "q_lora_rank": ("multi-head latent attention", OFF),
+    "vision_config": ("an image tower", (None,)),
+    "audio_config": ("an audio tower", (None,)),
+    "text_config": ("a multimodal wrapper", (None,)),
+    "quantization_config": ("weights quantised in this format", (None, {})),
+    "is_decoder": ("a decoder built out of this encoder", (None, False)),
+    "add_cross_attention": ("cross-attention in a single tower", (None, False)),
+    "position_embedding_type": ("these positions", (None, "absolute")),
+    "scale_attn_by_inverse_layer_idx": ("scores divided by the layer's number", (None, False)),
+    "use_bidirectional_attention": ("a decoder without a causal mask", (None, False)),
+    "per_layer_config": ("layers of different sizes", (None, {})),
+    "layer_norm_type": ("this kind of norm", (None,)),
+    "attention_sinks": ("attention sinks", OFF),
+    "swiglu_limit": ("a limit inside the gated FFN", OFF),
+    "linear_num_key_heads": ("linear attention", OFF),
+    "mamba_d_state": ("state-space layers", OFF),
+    "ssm_cfg": ("state-space layers", (None, {})),
+    "state_size": ("state-space layers", OFF),
+    "normalize_before": ("norms before the blocks", (None, False)),
+    "add_final_layer_norm": ("a final norm", (None, False)),
+    "add_bias_logits": ("a bias of its own on the logits", (None, False)),
+    "activation_sparsity_pattern": ("sparse activations", OFF),
+}
+
+# Knobs of some family here; in another, anything but these values would change what the model computes
+FOREIGN: dict[str, tuple[Any, ...]] = {
+    "attention_bias": (None, False),
+    "mlp_bias": (None, False),
+    "sliding_window": (None, 0),
+    "use_sliding_window": (None, False),
+    "partial_rotary_factor": (None, 1, 1.0),
+    "rotary_pct": (None, 1, 1.0),
+    "rope_scaling": (None, {}),
+    "rope_parameters": (None, {}),
+    "attn_logit_softcapping": (None,),
+    "final_logit_softcapping": (None,),
+    "query_pre_attn_scalar": (None,),
+    "scale_embedding": (None, False),
+    "use_parallel_residual": (None, False),
+    "embedding_multiplier": (None, 1, 1.0),
+    "residual_multiplier": (None, 1, 1.0),
+    "attention_multiplier": (None,),
+    "logits_scaling": (None, 1, 1.0),
+    "logit_scale": (None, 1, 1.0),
+    "clip_qkv": (None,),
+    "use_qk_norm": (None, False),
+    "qk_layernorm": (None, False),
+    "embedding_size": (None,),
+    "word_embed_proj_dim": (None,),
+    "num_hidden_groups": (None, 1),
+}
+
+# Training, bookkeeping, and how to generate (DecodeRules reads that): nothing here changes a logit
+INERT = frozenset(
+    """
+    _name_or_path name_or_path transformers_version _commit_hash model_type architectures auto_map custom_pipelines
+    torch_dtype dtype use_cache cache_implementation initializer_range init_std initializer_factor initializer_cutoff_factor
+    use_bfloat16 torchscript pruned_heads chunk_size_feed_forward return_dict return_dict_in_generate output_hidden_states
+    output_attentions output_scores output_past use_return_dict _attn_implementation attn_implementation
+    _attn_implementation_autoset _attn_implementation_internal _experts_implementation _output_attentions tie_encoder_decoder
+    is_encoder_decoder cross_attention_hidden_size finetuning_task task_specific_params problem_type id2label label2id
+    num_labels _num_labels tokenizer_class prefix language mask_token_id sep_token_id cls_token_id unk_token_id
+    attention_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob classifier_dropout classif_dropout
+    resid_pdrop embd_pdrop attn_pdrop summary_first_dropout dropout dropout_rate activation_dropout encoder_layerdrop
+    decoder_layerdrop layerdrop pooler_dropout rope_dropout summary_type summary_use_proj summary_activation
+    summary_proj_to_labels pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+    gradient_checkpointing pretraining_tp tensor_parallel_degree reorder_and_upcast_attn fused_attention unsloth_version
+    unsloth_fixed quantization_status n_ctx n_positions n_special predict_special_tokens directionality bos_token_id
+    eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id bad_words_ids
+    suppress_tokens begin_suppress_tokens max_length max_new_tokens min_length min_new_tokens do_sample early_stopping
+    num_beams num_beam_groups diversity_penalty temperature top_k top_p min_p typical_p epsilon_cutoff eta_cutoff
+    repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
+    exponential_decay_length_penalty remove_invalid_values penalty_alpha guidance_scale renormalize_logits
+    encoder_repetition_penalty sequence_bias num_assistant_tokens stop_strings
+    tie_word_embeddings tie_last_hidden_states _flash_attn_2_enabled
+    use_flash_attention
+    """.split()
+)
+
+
+def refuse(family: str, config: Mapping[str, Any], known: set[str]) -> None:
+    """Raise over the first setting that asks for a part which plait, or this family, does not have."""
+    for name in config.keys() - known:
+        value = config[name]
+        part, neutral = PARTS.get(name, ("", ()))
+        if part and value not in neutral:
+            shown = value.get("quant_method", value) if isinstance(value, Mapping) else value
+            shown = f"of {len(shown)} settings" if isinstance(shown, Mapping) else repr(shown)
+            raise FamilyError(f"{name} ({shown}) asks for {part}, which plait does not have for {family}.")
+        if name in FOREIGN and value not in FOREIGN[name]:
+            raise FamilyError(f"{name}: {value!r} means nothing in {family}, and would change the model where it does.")
+
+
+def missing_part(config: Mapping[str, Any]) -> str | None:
+    """The part which a config of an unknown family asks for and plait does not have."""
+    for name, (part, neutral) in PARTS.items():
+        if name in config and config[name] not in neutral:
+            return f"{part} ({name})"
+    return None

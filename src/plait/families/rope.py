@@ -1,0 +1,178 @@
+"""Rotary settings in the spellings of transformers 4 and 5, with scaled ropes resolved into explicit numbers.
+
+v4: ``rope_theta``, ``rope_scaling {type | rope_type, ...}``, ``partial_rotary_factor`` (or a family's own names).
+v5: ``rope_parameters {rope_type, rope_theta, partial_rotary_factor, ...}``, or one such table for each layer type.
+What is read from where follows transformers 5.24, ``modeling_rope_utils.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plait.architecture import Rope, RopeScaling
+from plait.families.errors import FamilyError
+from plait.families.operations import Conversion, Fields
+from plait.families.settings import Reading, Setting, key
+
+# kind -> {RopeScaling's field: (foreign key, must be there)}
+SCALINGS: dict[str, dict[str, tuple[str, bool]]] = {
+    "linear": {"factor": ("factor", True)},
+    "dynamic": {"factor": ("factor", True)},
+    "yarn": {
+        "factor": ("factor", True),
+        "original_max_length": ("original_max_position_embeddings", False),
+        "attention_factor": ("attention_factor", False),
+        "beta_fast": ("beta_fast", False),
+        "beta_slow": ("beta_slow", False),
+        "mscale": ("mscale", False),
+        "mscale_all_dim": ("mscale_all_dim", False),
+        "truncate": ("truncate", False),
+    },
+    "longrope": {
+        "factor": ("factor", False),
+        "original_max_length": ("original_max_position_embeddings", False),
+        "attention_factor": ("attention_factor", False),
+        "short_factor": ("short_factor", True),
+        "long_factor": ("long_factor", True),
+    },
+    "llama3": {
+        "factor": ("factor", True),
+        "original_max_length": ("original_max_position_embeddings", False),
+        "low_freq_factor": ("low_freq_factor", True),
+        "high_freq_factor": ("high_freq_factor", True),
+    },
+}
+COMMON = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RopeSettings:
+    """Where a family keeps its rotation, and what its class takes where the config says nothing.
+
+    ``partial``: the share of a head that turns. ``partial_by_default``: whether the class honours that share also where
+    nothing is scaled (Llama's does not). ``layer_type``: the table's name where there is one for each layer type.
+    """
+
+    theta: float = 10000.0
+    theta_key: str = "rope_theta"
+    partial: float = 1.0
+    partial_key: str = "partial_rotary_factor"
+    partial_by_default: bool = False
+    max_length: int = 2048
+    layer_type: str | None = None
+    scaled: bool = True  # whether v4's rope_scaling is about this rotation
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All that is read."""
+        own = ("rope_parameters", "rope_scaling", "original_max_position_embeddings")
+        return (*own, self.theta_key, self.partial_key)
+
+    def table(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of this rotation, wherever the config has them."""
+        new, old = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
+        if self.layer_type:
+            return {**(new.get(self.layer_type) or {}), **(old if self.scaled else {})}
+        table = old or new
+        nested = [name for name, value in table.items() if isinstance(value, Mapping)]
+        if nested:
+            raise FamilyError(
+                f"rope_parameters: this family turns all layers alike; {', '.join(nested)} has its own table."
+            )
+        return dict(table)
+
+    def unread(self, config: Mapping[str, Any]) -> list[str]:
+        """Parameters in the table that its kind of rotation does not use."""
+        table = self.table(config)
+        known = {foreign for foreign, _ in SCALINGS.get(_kind(table), {}).values()} | set(COMMON)
+        return [f"rope_parameters.{name}" for name, value in table.items() if name not in known and value is not None]
+
+    def load(self, reading: Reading) -> Rope:
+        """The rotation that a config says."""
+        config, table = reading.config, self.table(reading.config)
+        kind = _kind(table)
+        theta = table.get("rope_theta") or config.get(self.theta_key) or self.theta
+        share = table.get("partial_rotary_factor") or config.get(self.partial_key) or self.partial
+        dim = int(reading.d_head * share) if kind != "default" or self.partial_by_default else reading.d_head
+        scaling = None if kind == "default" else self._scaling(kind, table, config)
+        return Rope(theta=float(theta), dim=None if dim == reading.d_head else dim, scaling=scaling)
+
+    def _scaling(self, kind: str, table: Mapping[str, Any], config: Mapping[str, Any]) -> RopeScaling:
+        if kind not in SCALINGS:
+            raise FamilyError(f"rope_type: plait has no {kind!r} scaling; it has default, {', '.join(SCALINGS)}.")
+        values: dict[str, Any] = {}
+        for name, (foreign, needed) in SCALINGS[kind].items():
+            if table.get(foreign) is not None:
+                values[name] = table[foreign]
+            elif needed and foreign not in table:
+                raise FamilyError(f"rope_parameters.{foreign}: {kind!r} scaling needs this number.")
+        longest = config.get("max_position_embeddings") or self.max_length
+        if kind == "dynamic":
+            values["original_max_length"] = longest
+        elif kind != "linear":
+            above = None if self.layer_type else config.get("original_max_position_embeddings")
+            values["original_max_length"] = above or values.get("original_max_length") or longest
+            values.setdefault("factor", longest / values["original_max_length"])
+        for zero in ("beta_fast", "beta_slow"):  # 0 is taken for 'not given'
+            if values.get(zero) == 0:
+                del values[zero]
+        return RopeScaling(kind=kind, **values)  # type: ignore[arg-type]
+
+    def save(self, rope: Rope | None, fields: Fields) -> dict[str, Any]:
+        """The config that says a rotation, in the spelling of transformers 5."""
+        if rope is None:
+            return {}
+        table: dict[str, Any] = {"rope_type": "default", "rope_theta": rope.theta}
+        share = _share(rope.dim or fields["d_head"], fields["d_head"])
+        if share != self.partial or self.partial != 1.0:
+            table["partial_rotary_factor"] = share
+        beside: dict[str, Any] = {}
+        if rope.scaling:
+            table["rope_type"] = rope.scaling.kind
+            for name, (foreign, needed) in SCALINGS[rope.scaling.kind].items():
+                value = getattr(rope.scaling, name)
+                if needed or value != getattr(RopeScaling, name, None) or name == "original_max_length":
+                    table[foreign] = list(value) if isinstance(value, tuple) else value
+            if rope.scaling.kind == "longrope":
+                table["factor"] = rope.scaling.factor
+            if rope.scaling.kind == "dynamic":
+                beside["max_position_embeddings"] = rope.scaling.original_max_length
+        return {"rope_parameters": {self.layer_type: table} if self.layer_type else table, **beside}
+
+
+def _kind(table: Mapping[str, Any]) -> str:
+    return table.get("rope_type") or table.get("type") or "default"
+
+
+def _share(dim: int, d_head: int) -> float:
+    """The factor f for which int(d_head * f) is dim."""
+    share = dim / d_head
+    return share if int(d_head * share) == dim else (dim + 0.5) / d_head
+
+
+# A dynamic rope is made for rows longer than max_position_embeddings, which is its original length
+_LONGEST = Conversion(
+    lambda value, fields: None if _is_dynamic(fields) else value,
+    lambda value, _: value,
+)
+
+
+def _is_dynamic(fields: Fields) -> bool:
+    rope = fields.get("rope")
+    return bool(rope and rope.scaling and rope.scaling.kind == "dynamic")
+
+
+def rotary(max_length: int, **options: Any) -> dict[str, Any]:
+    """The rules of a family whose positions are rotations; options as in ``RopeSettings``."""
+    return {
+        "position": "rope",
+        "rope": rope_setting(RopeSettings(max_length=max_length, **options)),
+        "max_length": key("max_position_embeddings", max_length, _LONGEST),
+    }
+
+
+def rope_setting(settings: RopeSettings) -> Setting:
+    """``RopeSettings`` as a rule."""
+    return Setting(settings.keys, settings.load, settings.save, settings.unread)

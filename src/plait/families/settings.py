@@ -1,0 +1,95 @@
+"""A rule for one field of an Architecture: which foreign settings say it, read and written by one record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plait.families.errors import FamilyError
+from plait.families.operations import SAME, Conversion, Fields
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A foreign config under the eyes of its family: the fields found so far, and the tensors beside it (None: unknown)."""
+
+    config: Mapping[str, Any]
+    names: Collection[str] | None = None
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def d_head(self) -> int:
+        """The decoder's head width, also where it follows from other fields."""
+        return self.fields.get("d_head") or self.fields["d_model"] // self.fields["n_heads"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """``load(reading) -> the field's value``; ``save(value, fields) -> {foreign key: value}``; ``keys``: all that it reads.
+
+    ``unread(config)`` names what is inside those keys and not used.
+    """
+
+    keys: tuple[str, ...]
+    load: Callable[[Reading], Any]
+    save: Callable[[Any, Fields], dict[str, Any]]
+    unread: Callable[[Mapping[str, Any]], list[str]] = lambda _: []
+
+
+REQUIRED = object()
+
+
+def key(name: str, default: Any = REQUIRED, conversion: Conversion = SAME, nullable: bool = False) -> Setting:
+    """The field that one key says.
+
+    ``default`` is the value (or a function of the fields so far) that the family's own class takes where the key is
+    absent or null; with ``nullable`` null is a value, ``None``.
+    """
+
+    def load(reading: Reading) -> Any:
+        value = reading.config.get(name)
+        if value is None:
+            if nullable and name in reading.config:
+                return None
+            value = default(reading.fields) if callable(default) else default
+        if value is REQUIRED:
+            raise FamilyError(f"{name}: this setting is missing, and the family has no default for it.")
+        return None if value is None else conversion.load(value, reading.fields)
+
+    def save(value: Any, fields: Fields) -> dict[str, Any]:
+        if value is None:
+            return {name: None} if nullable else {}
+        return {name: conversion.save(value, fields)}
+
+    return Setting((name,), load, save)
+
+
+def stored(name: str) -> Setting:
+    """True where a tensor of that name is in the file: the weights say it, no setting does."""
+    return Setting((), lambda reading: reading.names is None or name in reading.names, lambda _, __: {})
+
+
+def derived(load: Callable[[Fields], Any]) -> Setting:
+    """A value that follows from the fields before it: the foreign config does not say it."""
+    return Setting((), lambda reading: load(reading.fields), lambda _, __: {})
+
+
+def merged(parts: Mapping[str, dict[str, Any]], family: str) -> dict[str, Any]:
+    """The settings of all fields in one config; two fields that want one key to differ are refused."""
+    config: dict[str, Any] = {}
+    writer: dict[str, str] = {}
+    for name, part in parts.items():
+        for setting, value in part.items():
+            before = config.get(setting)
+            if isinstance(before, dict) and isinstance(value, dict):
+                config[setting] = {**before, **value}
+            elif setting in config and before != value:
+                raise FamilyError(
+                    f"{family} says {writer[setting]} and {name} with one setting, {setting}; here they ask for "
+                    f"{before!r} and {value!r}."
+                )
+            else:
+                config[setting] = value
+            writer[setting] = name
+    return config

@@ -1,0 +1,83 @@
+"""Which layers see only a window: ``sliding_window``, ``layer_types``, and what families did before there was a list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plait.architecture import LayerType
+from plait.families.errors import FamilyError
+from plait.families.operations import Fields
+from plait.families.rope import RopeSettings
+from plait.families.settings import Reading, Setting
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+
+def uniform_window(default: int | None) -> Setting:
+    """One width for every layer, null for none (Mistral)."""
+
+    def load(reading: Reading) -> tuple[LayerType, ...]:
+        width = reading.config.get("sliding_window", default)
+        return () if width is None else (LayerType(window=width),)
+
+    def save(types: tuple[LayerType, ...], _: Fields) -> dict[str, Any]:
+        if len(types) > 1:
+            raise FamilyError("layer_types: this family has one window for all layers; here they differ.")
+        return {"sliding_window": types[0].window if types else None}
+
+    return Setting(("sliding_window",), load, save)
+
+
+def listed_windows(
+    default: int,
+    slides: Callable[[int, Mapping[str, Any]], bool],
+    *,
+    reads: tuple[str, ...] = (),
+    switch: str | None = None,
+    local: RopeSettings | None = None,
+) -> Setting:
+    """One width for the layers that ``layer_types`` calls sliding.
+
+    ``slides(layer, config)`` decides where there is no list, ``reads`` are the keys it looks at. ``switch`` is a key that
+    must be true for any window to count. ``local`` is the rotation of the sliding layers, where it is their own.
+    """
+
+    def load(reading: Reading) -> tuple[LayerType, ...]:
+        config, n_layers = reading.config, reading.fields["n_decoder_layers"]
+        width = config.get("sliding_window", default)
+        if switch and not config.get(switch):
+            width = None
+        names = config.get("layer_types")
+        if names is None:
+            names = [SLIDING if slides(i, config) and width is not None else FULL for i in range(n_layers)]
+        for name in names:
+            if name not in (SLIDING, FULL):
+                raise FamilyError(f"layer_types: plait has no {name!r}; it has {SLIDING!r} and {FULL!r}.")
+        if len(names) != n_layers:
+            raise FamilyError(f"layer_types: {len(names)} types for {n_layers} layers; there must be one for each.")
+        if SLIDING not in names:
+            return ()
+        if width is None:
+            raise FamilyError("sliding_window: some of the layer_types slide; give the number of tokens they see.")
+        rope = local.load(reading) if local else "shared"
+        kind = LayerType(window=width, rope="shared" if rope == reading.fields["rope"] else rope)
+        return tuple(kind if name == SLIDING else LayerType() for name in names)
+
+    def save(types: tuple[LayerType, ...], fields: Fields) -> dict[str, Any]:
+        n_layers = fields["n_decoder_layers"]
+        spread = [types[i % len(types)] if types else LayerType() for i in range(n_layers)]
+        widths = {kind.window for kind in spread if kind.window is not None}
+        if len(widths) > 1:
+            raise FamilyError(f"layer_types.window: this family has one width; here there are {sorted(widths)}.")
+        config: dict[str, Any] = {"layer_types": [FULL if kind.window is None else SLIDING for kind in spread]}
+        config["sliding_window"] = next(iter(widths), None if switch else default)
+        if switch:
+            config[switch] = bool(widths)
+        if local:
+            own = next((kind.rope for kind in spread if kind.window is not None), "shared")
+            config |= local.save(fields["rope"] if own == "shared" else own, fields)
+        return config
+
+    keys = ("sliding_window", "layer_types", *reads, *((switch,) if switch else ()), *(local.keys if local else ()))
+    return Setting(keys, load, save)
