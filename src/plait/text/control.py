@@ -1,0 +1,83 @@
+"""Control strings in a user's text stay text: they are marked before a template renders, and told apart after.
+
+A template may trim, split or drop what it is given, so a mark is one private character on either side of each control
+string in the user's values, one that occurs nowhere in them. What is rendered unmarked was written by the template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+Marks = tuple[str, str]
+
+_PRIVATE = (0xE000, 0xF8FF)  # the private use area: characters that mean nothing
+
+
+def mark_control(values: T, control: Iterable[str]) -> tuple[Marks | None, T]:
+    """``values`` with every control string in every string of it marked, and the marks; None where there was none."""
+    strings = list(_strings(values))
+    pattern = _any_of(control)
+    if not any(pattern.search(string) for string in strings):
+        return None, values
+    taken = set().union(*strings)
+    start, end = [character for code in range(*_PRIVATE) if (character := chr(code)) not in taken][:2]
+    return (start, end), _map_strings(values, lambda string: pattern.sub(f"{start}\\g<0>{end}", string))
+
+
+def control_parts(text: str, control: Mapping[str, int], marks: Marks) -> list[str | int]:
+    """Rendered text as plain text, marked strings included and marks gone, and the control ids between."""
+    start, end = marks
+    found = re.compile(f"{start}({_any_of(control).pattern}){end}|({_any_of(control).pattern})|[{start}{end}]")
+    parts: list[str | int] = []
+    plain: list[str] = []
+    position = 0
+    for match in found.finditer(text):
+        plain += [text[position : match.start()], match[1] or ""]
+        position = match.end()
+        if match[2] is not None:
+            parts += [*_joined(plain), control[match[2]]]
+            plain = []
+    return [*parts, *_joined([*plain, text[position:]])]
+
+
+def split_control(text: str, control: Mapping[str, int]) -> list[str | int]:
+    """A raw prompt as plain text and the control ids that it spells."""
+    parts: list[str | int] = []
+    for index, piece in enumerate(re.split(f"({_any_of(control).pattern})", text)):
+        parts += [control[piece]] if index % 2 else _joined([piece])
+    return parts
+
+
+def _joined(pieces: Sequence[str]) -> list[str]:
+    text = "".join(pieces)
+    return [text] if text else []
+
+
+def _any_of(control: Iterable[str]) -> re.Pattern[str]:
+    # The longest first: a token goes before those that it contains.
+    strings = sorted((string for string in control if string), key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, strings)) or "(?!)")
+
+
+def _strings(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in cast("Mapping[Any, Any]", value).values():
+            yield from _strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in cast("Sequence[Any]", value):
+            yield from _strings(item)
+
+
+def _map_strings(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _map_strings(item, change) for key, item in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_strings(item, change) for item in cast("Sequence[Any]", value)]
+    return value

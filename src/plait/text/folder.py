@@ -1,0 +1,236 @@
+"""A tokenizer from the files of a folder: the first kind of vocabulary that is there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as Library
+
+from plait.text.byte_level import byte_level
+from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE, Convention
+from plait.text.error import TokenizerError
+from plait.text.library import LibrarySegmenter, specials_of
+from plait.text.pieces import MarianSegmenter, PieceSegmenter
+from plait.text.settings import Settings, added_tokens, read_json
+from plait.text.tokenizer import Tokenizer
+
+_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "target_vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "source.spm",
+    "target.spm",
+    "chat_template.json",
+    "chat_template.jinja",
+)
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer | None:
+    """The tokenizer of a folder, or None where it holds none.
+
+    Read are ``tokenizer.json``; ``source.spm`` with ``target.spm`` and ``vocab.json`` (Marian); ``vocab.json`` with
+    ``merges.txt`` (byte-level BPE); ``vocab.txt`` (WordPiece); ``spiece.model``, ``tokenizer.model`` or the only
+    ``*.model`` (sentencepiece); and the JSON files beside them. Raises TokenizerError where a file cannot be meant.
+    """
+    folder = Path(folder)
+    for names, read in _KINDS:
+        if all((folder / name).is_file() for name in names):
+            return read(folder)
+    models = sorted(folder.glob("*.model"))
+    return _pieces(models[0]) if len(models) == 1 else None
+
+
+def _tokenizer_json(folder: Path) -> Tokenizer:
+    settings = Settings(folder)
+    path = folder / "tokenizer.json"
+    try:
+        library = Library.from_file(str(path))
+    except Exception as error:
+        raise TokenizerError(f"{path}: the tokenizers library cannot read it ({error}).") from None
+    tokenizer = _over_library(settings, library, settings.names(), specials_of(library))
+    if not settings.switches_specials():
+        return tokenizer
+    roles = tokenizer.named
+    bos, eos = (settings.config.get(f"add_{role}_token") and roles.get(role) for role in ("bos", "eos"))
+    return _around(tokenizer, (bos,) if isinstance(bos, int) else (), (eos,) if isinstance(eos, int) else ())
+
+
+def _byte_level(folder: Path) -> Tokenizer:
+    settings = Settings(folder)
+    vocab = _vocab(folder / "vocab.json")
+    default = "RobertaTokenizer" if {"<s>", "</s>", "<mask>"} <= vocab.keys() else "GPT2Tokenizer"
+    convention = settings.convention(BYTE_LEVEL, default, "vocab.json with merges.txt")
+    lines = (folder / "merges.txt").read_text("utf-8").split("\n")
+    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise TokenizerError(f"{folder / 'merges.txt'}: a line must be two tokens with a space between.")
+    names = settings.names(convention.names)
+    space = bool(settings.config.get("add_prefix_space", False))
+    library = byte_level(vocab, [(left, right) for left, right in pairs], convention.pre, add_prefix_space=space)
+    if convention.mask_takes_space and names.get("mask") in vocab:
+        library.add_tokens([AddedToken(names["mask"], lstrip=True, special=True, normalized=False)])
+    return _over_library(settings, library, {role: name for role, name in names.items()}, convention)
+
+
+def _word_piece(folder: Path) -> Tokenizer:
+    settings = Settings(folder)
+    convention = settings.convention(WORD_PIECE, "BertTokenizer", "vocab.txt")
+    names = settings.names(convention.names)
+    lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    vocab = {line.rstrip("\r"): id for id, line in enumerate(lines)}
+    library = Library(models.WordPiece(vocab, unk_token=names["unk"], max_input_chars_per_word=100))
+    library.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=bool(settings.config.get("tokenize_chinese_chars", True)),
+        strip_accents=settings.config.get("strip_accents"),
+        lowercase=bool(settings.config.get("do_lower_case", True)),
+    )
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return _over_library(settings, library, names, convention)
+
+
+def _over_library(
+    settings: Settings,
+    library: Library,
+    names: Mapping[str, str],
+    around: Convention | tuple[tuple[int, ...], tuple[int, ...]],
+) -> Tokenizer:
+    for id, token in settings.added().items():
+        if library.token_to_id(token.content) is None or isinstance(around, Convention):
+            library.add_tokens([token])
+        if library.token_to_id(token.content) != id:
+            raise TokenizerError(
+                f"{settings.folder}: the added token {token.content!r} should have the id {id}, and the vocabulary "
+                f"gives it {library.token_to_id(token.content)}."
+            )
+    known = {token.content for token in library.get_added_tokens_decoder().values()}
+    named_here = [*names.values(), *settings.special_names()]
+    said = set(settings.special_names())
+    library.add_tokens(
+        added_tokens(
+            name for name in named_here if name not in known and (name in said or library.token_to_id(name) is not None)
+        )
+    )
+    template = settings.chat_template()
+    added = [token.content for token in library.get_added_tokens_decoder().values()]
+    control = [name for name in added if name.strip() and template is not None and template.writes(name)]
+    segmenter = LibrarySegmenter(library, control)
+    named = {role: id for role, name in names.items() if (id := library.token_to_id(name)) is not None}
+    prefix, suffix = settings.around(around, named) if isinstance(around, Convention) else around
+    return Tokenizer(
+        segmenter=segmenter,
+        write=_copier(settings.folder),
+        prefix=prefix,
+        suffix=suffix,
+        named=named,
+        special_ids=segmenter.special_ids | frozenset(named.values()),
+        chat_template=template,
+    )
+
+
+def _around(tokenizer: Tokenizer, prefix: tuple[int, ...], suffix: tuple[int, ...]) -> Tokenizer:
+    import dataclasses
+
+    return dataclasses.replace(tokenizer, prefix=prefix, suffix=suffix)
+
+
+def _pieces(path: Path) -> Tokenizer:
+    settings = Settings(path.parent)
+    default = "T5Tokenizer" if path.name == "spiece.model" else "LlamaTokenizer"
+    convention = settings.convention(PIECES, default, path.name)
+    model = path.read_bytes()
+    template = settings.chat_template()
+    names = settings.names(convention.names)
+    listed = {token.content: id for id, token in settings.added().items()}
+    each = bool(settings.config.get("legacy", convention.prefix_each)) or convention.prefix_each
+    plain = PieceSegmenter(model)
+    sentinels = int(settings.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0
+    count = plain.size
+    if plain.id("<extra_id_0>") is None:
+        listed |= {f"<extra_id_{i}>": count + sentinels - 1 - i for i in range(sentinels)}
+    outside = {name: id for name, id in listed.items() if plain.id(name) is None}
+    inside = [name for name in (*names.values(), *settings.special_names(), *listed) if plain.id(name) is not None]
+    segmenter = PieceSegmenter(model, added=outside, control=inside, prefix_each=each)
+    named = {role: id for role, name in names.items() if (id := segmenter.id(name)) is not None}
+    prefix, suffix = settings.around(convention, named)
+    return Tokenizer(
+        segmenter=segmenter,
+        write=_copier(path.parent, path.name),
+        prefix=prefix,
+        suffix=suffix,
+        named=named,
+        special_ids=frozenset([*segmenter.control.values(), *named.values()]),
+        chat_template=template,
+    )
+
+
+def _marian(folder: Path) -> Tokenizer:
+    settings = Settings(folder)
+    convention = settings.convention(MARIAN, "MarianTokenizer", "source.spm with target.spm")
+    names = settings.names(convention.names)
+    vocab = _vocab(folder / "vocab.json")
+    special = [*names.values(), *settings.special_names()]
+    named = {role: vocab[name] for role, name in names.items() if name in vocab}
+    prefix, suffix = settings.around(convention, named)
+
+    def side(name: str, vocab: Mapping[str, int], target: Tokenizer | None = None) -> Tokenizer:
+        model = (folder / name).read_bytes()
+        return Tokenizer(
+            segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special),
+            write=_copier(folder),
+            prefix=prefix,
+            suffix=suffix,
+            named=named,
+            special_ids=frozenset(vocab[name] for name in special if name in vocab),
+            target=target,
+        )
+
+    own = folder / "target_vocab.json"
+    return side("source.spm", vocab, side("target.spm", _vocab(own) if own.is_file() else vocab))
+
+
+def _vocab(path: Path) -> dict[str, int]:
+    vocab = read_json(path)
+    if not vocab or not all(isinstance(id, int) for id in vocab.values()):
+        raise TokenizerError(f"{path}: it must be an object of tokens and their ids.")
+    return vocab
+
+
+def _copier(folder: Path, *more: str) -> Callable[[Path], None]:
+    names = [name for name in dict.fromkeys((*_FILES, *more)) if (folder / name).is_file()]
+    names += [str(file.relative_to(folder)) for file in (folder / "additional_chat_templates").glob("*.jinja")]
+
+    def copy(target: Path) -> None:
+        for name in names:
+            if (folder / name).resolve() == (target / name).resolve():
+                continue
+            (target / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(folder / name, target / name)
+
+    return copy
+
+
+def _named_pieces(name: str, folder: Path) -> Tokenizer:
+    return _pieces(folder / name)
+
+
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Path], Tokenizer]], ...] = (
+    (("tokenizer.json",), _tokenizer_json),
+    (("source.spm", "target.spm", "vocab.json"), _marian),
+    (("vocab.json", "merges.txt"), _byte_level),
+    (("vocab.txt",), _word_piece),
+    (("spiece.model",), partial(_named_pieces, "spiece.model")),
+    (("tokenizer.model",), partial(_named_pieces, "tokenizer.model")),
+)

@@ -1,0 +1,177 @@
+"""The tokenizer inside a GGUF file, from its metadata: byte-level BPE ("gpt2") or sentencepiece ("llama").
+
+The ``tokenizer.*`` keys are those of the GGUF specification (ggml, docs/gguf.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, processors
+
+from plait.text.byte_level import PRE_TOKENIZERS, byte_level
+from plait.text.chat_template import ChatTemplate
+from plait.text.error import TokenizerError
+from plait.text.library import LibrarySegmenter
+from plait.text.pieces import PieceSegmenter
+from plait.text.spelling import byte_of
+from plait.text.tokenizer import Tokenizer
+from plait.text.wire import PieceType, bpe_model
+
+_NAMED = {
+    "bos": "bos_token_id",
+    "eos": "eos_token_id",
+    "pad": "padding_token_id",
+    "unk": "unknown_token_id",
+    "cls": "cls_token_id",
+    "sep": "seperator_token_id",  # spelled so in the specification
+    "mask": "mask_token_id",
+}
+
+
+def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
+    """The tokenizer that a GGUF file's metadata describes.
+
+    Raises TokenizerError where there is none, or its kind (``tokenizer.ggml.model``) or the rule that cuts text before
+    the merges (``tokenizer.ggml.pre``) is not one that plait has.
+    """
+    kind = metadata.get("tokenizer.ggml.model")
+    if kind is None or "tokenizer.ggml.tokens" not in metadata:
+        raise TokenizerError("GGUF: the metadata holds no tokenizer (tokenizer.ggml.model and tokenizer.ggml.tokens).")
+    if kind not in _KINDS:
+        raise TokenizerError(f"GGUF: tokenizer.ggml.model is {kind!r}, and plait reads {', '.join(map(repr, _KINDS))}.")
+    return _KINDS[kind](_Metadata(metadata))
+
+
+class _Metadata:
+    """The tokenizer.* keys, with the defaults that the specification and old files imply."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        self._metadata = metadata
+        self.tokens: list[str] = list(self.get("tokens"))
+        self.named = {role: int(id) for role, key in _NAMED.items() if (id := self.get(key)) is not None}
+        for role, id in self.named.items():
+            if not 0 <= id < len(self.tokens):
+                raise TokenizerError(f"GGUF: the {role} id {id} is outside the vocabulary of {len(self.tokens)} ids.")
+        types: Sequence[int] | None = self.get("token_type")
+        self.types = list(map(int, types)) if types is not None else self._guessed_types()
+        if len(self.types) != len(self.tokens):
+            raise TokenizerError(f"GGUF: {len(self.types)} token types are given for {len(self.tokens)} tokens.")
+        source: str | None = metadata.get("tokenizer.chat_template")
+        names = {f"{role}_token": self.tokens[id] for role, id in self.named.items()}
+        tool_use: str | None = metadata.get("tokenizer.chat_template.tool_use")
+        self.chat_template = None if source is None else ChatTemplate(source=source, tool_use=tool_use, tokens=names)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._metadata.get(f"tokenizer.ggml.{key}", default)
+
+    def control(self) -> list[str]:
+        template = self.chat_template
+        return [
+            token
+            for token, type in zip(self.tokens, self.types, strict=True)
+            if type == PieceType.CONTROL
+            or (type == PieceType.USER_DEFINED and token.strip() and template is not None and template.writes(token))
+        ]
+
+    def around(self, bos: bool, eos: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids before and after a text; ``bos`` and ``eos`` are the defaults of files that do not say."""
+        before = self.named.get("bos") if self.get("add_bos_token", bos) else None
+        after = self.named.get("eos") if self.get("add_eos_token", eos) else None
+        return (() if before is None else (before,)), (() if after is None else (after,))
+
+    def config(self) -> dict[str, Any]:
+        """What tokenizer_config.json says of it."""
+        config: dict[str, Any] = {f"{role}_token": self.tokens[id] for role, id in self.named.items()}
+        if self.chat_template is not None and self.chat_template.tool_use is not None:
+            named = {"default": self.chat_template.source, "tool_use": self.chat_template.tool_use}
+            config["chat_template"] = [{"name": name, "template": source} for name, source in named.items()]
+        elif self.chat_template is not None:
+            config["chat_template"] = self.chat_template.source
+        return config | {"clean_up_tokenization_spaces": False}
+
+    def special_ids(self) -> frozenset[int]:
+        control = (id for id, type in enumerate(self.types) if type == PieceType.CONTROL)
+        return frozenset([*control, *self.named.values()])
+
+    def _guessed_types(self) -> list[int]:
+        special = {id: PieceType.CONTROL for role, id in self.named.items() if role != "unk"}
+        unknown = {self.named["unk"]: PieceType.UNKNOWN} if "unk" in self.named else {}
+        bytes_ = {id: PieceType.BYTE for id, token in enumerate(self.tokens) if byte_of(token) is not None}
+        known = bytes_ | special | unknown
+        return [known.get(id, PieceType.NORMAL) for id in range(len(self.tokens))]
+
+
+def _byte_level(metadata: _Metadata) -> Tokenizer:
+    name = metadata.get("pre", "default")
+    if name not in PRE_TOKENIZERS:
+        raise TokenizerError(
+            f"GGUF: tokenizer.ggml.pre is {name!r}, a way to cut text that plait does not have; it has "
+            f"{', '.join(PRE_TOKENIZERS)}."
+        )
+    added = [
+        AddedToken(token, special=type == PieceType.CONTROL, normalized=False)
+        for token, type in zip(metadata.tokens, metadata.types, strict=True)
+        if type in (PieceType.CONTROL, PieceType.USER_DEFINED) and token
+    ]
+    vocab = {token: id for id, token in enumerate(metadata.tokens)}
+    merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in metadata.get("merges", ()))]
+    pre = PRE_TOKENIZERS[name]
+    space = bool(metadata.get("add_space_prefix", False))
+    library = byte_level(vocab, merges, pre, added=added, add_prefix_space=space)
+    prefix, suffix = metadata.around(bos=pre.whole_words, eos=False)
+
+    def write(folder: Path) -> None:
+        if prefix or suffix:
+            names = {str(metadata.tokens[id]): id for id in (*prefix, *suffix)}
+            single = [*(metadata.tokens[id] for id in prefix), "$A", *(metadata.tokens[id] for id in suffix)]
+            library.post_processor = processors.TemplateProcessing(single=single, special_tokens=list(names.items()))
+        library.save(str(folder / "tokenizer.json"))
+        _write_config(folder, metadata.config() | {"tokenizer_class": "PreTrainedTokenizerFast"})
+
+    return Tokenizer(
+        segmenter=LibrarySegmenter(library, metadata.control()),
+        write=write,
+        prefix=prefix,
+        suffix=suffix,
+        named=metadata.named,
+        special_ids=metadata.special_ids(),
+        chat_template=metadata.chat_template,
+    )
+
+
+def _sentencepiece(metadata: _Metadata) -> Tokenizer:
+    scores = metadata.get("scores")
+    if scores is None or len(scores) != len(metadata.tokens):
+        raise TokenizerError("GGUF: a 'llama' tokenizer needs tokenizer.ggml.scores, one score for each token.")
+    # Runs of spaces are stored as spaces in some files; sentencepiece writes a space as ▁.
+    pieces = [token.replace(" ", "▁") for token in metadata.tokens]
+    space = bool(metadata.get("add_space_prefix", True))
+    model = bpe_model(pieces, map(float, scores), metadata.types, add_dummy_prefix=space)
+    prefix, suffix = metadata.around(bos=True, eos=False)
+
+    def write(folder: Path) -> None:
+        (folder / "tokenizer.model").write_bytes(model)
+        flags = {"add_bos_token": bool(prefix), "add_eos_token": bool(suffix), "legacy": False}
+        flags |= {"add_prefix_space": space, "tokenizer_class": "LlamaTokenizer" if space else "GemmaTokenizer"}
+        _write_config(folder, metadata.config() | flags)
+
+    return Tokenizer(
+        segmenter=PieceSegmenter(model, control=metadata.control()),
+        write=write,
+        prefix=prefix,
+        suffix=suffix,
+        named=metadata.named,
+        special_ids=metadata.special_ids(),
+        chat_template=metadata.chat_template,
+    )
+
+
+def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+_KINDS = {"gpt2": _byte_level, "llama": _sentencepiece}
