@@ -38,9 +38,9 @@ def embed(
 
     ``texts``: a list of texts (or of token ids); a single text gives one row. ``pooling``: the ``mean`` over real
     tokens, the first (``cls``) or the ``last``; ``None`` is what a sentence-transformers folder says, otherwise
-    ``last`` for a decoder and ``mean`` for everything else. ``normalize``: to length 1; ``None`` is what the folder says,
-    otherwise not. A text longer than the folder's limit, or than the architecture's, is cut to it; a special token at
-    its end stays.
+    ``last`` for a decoder and ``mean`` for everything else. ``normalize``: to length 1; ``None`` is what the folder
+    says, otherwise not. A text longer than the folder's limit, or than the architecture's, is cut to it; a special
+    token at its end stays.
     """
     record = checkpoint.pooling
     kind = checkpoint.architecture.kind
