@@ -1,0 +1,29 @@
+"""Checkpoints: sources of tensors, reading a model from them, writing it back."""
+
+from plait.checkpoint.folder import open_folder
+from plait.checkpoint.gguf import GGUFSource
+from plait.checkpoint.loading import load
+from plait.checkpoint.notice import CheckpointError, PlaitNotice
+from plait.checkpoint.pooling import SentencePooling
+from plait.checkpoint.record import Checkpoint, Layout
+from plait.checkpoint.resizing import resize
+from plait.checkpoint.rules import DecodeRules
+from plait.checkpoint.safetensors import SafetensorsSource
+from plait.checkpoint.saving import save
+from plait.checkpoint.source import TensorSource
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointError",
+    "DecodeRules",
+    "GGUFSource",
+    "Layout",
+    "PlaitNotice",
+    "SafetensorsSource",
+    "SentencePooling",
+    "TensorSource",
+    "load",
+    "open_folder",
+    "resize",
+    "save",
+]

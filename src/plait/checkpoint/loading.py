@@ -1,0 +1,304 @@
+"""Load: from a folder, a file, a hub name or a preset to a Checkpoint, the weights mapped and not copied."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from plait.architecture import Architecture
+from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, open_folder, read_json
+from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
+from plait.checkpoint.notice import CheckpointError, notice
+from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
+from plait.checkpoint.record import Checkpoint, Layout
+from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
+from plait.checkpoint.source import TensorSource
+
+if TYPE_CHECKING:
+    from plait.model import Transformer
+    from plait.text import Tokenizer
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
+
+
+def load(
+    source: str | os.PathLike[str] | Architecture,
+    *,
+    dtype: str | torch.dtype = "stored",
+    device: str | torch.device = "cpu",
+    revision: str | None = None,
+    random: bool | str = False,
+    seed: int = 0,
+    offline: bool = False,
+    pickle: bool = False,
+) -> Checkpoint:
+    """Read a checkpoint. Nothing in it is run, whatever its files ask for.
+
+    Args:
+        source: a folder, a ``.safetensors`` or ``.gguf`` file, a hub name ``"org/name"`` (or ``"org/name/file.gguf"``);
+            with ``random``, also a preset's name or an ``Architecture``.
+        dtype: ``"stored"`` keeps each tensor's type, except that quantised weights become float32, and so does float16
+            on a CPU (said by a ``PlaitNotice``); or one type for all, ``"float32"``, ``"bfloat16"``, ``"float16"``,
+            ``"float64"``, or torch's.
+        device: where the model goes.
+        revision: a branch, tag or commit of a hub name.
+        random: fill the architecture with random weights instead of stored ones; a string is the scheme of
+            ``initialize``. ``seed`` decides the numbers.
+        offline: use only what was fetched from the hub before.
+        pickle: read ``.bin`` files; tensors alone are taken from them.
+
+    Raises ``CheckpointError``, or the ``ValueError`` of the part that refuses (``FamilyError``, ``ArchitectureError``,
+    ``TokenizerError``), before anything is computed.
+    """
+    wanted, place = as_dtype(dtype), torch.device(device)
+    if isinstance(source, Architecture):
+        _check_random(random, "an Architecture")
+        return _drawn(source, random, seed, wanted, place)
+    path = locate(source, revision=revision, random=bool(random), offline=offline, pickle=pickle)
+    if isinstance(path, Architecture):
+        return _drawn(path, random, seed, wanted, place)
+    if random:
+        return _drawn_as_folder(path, random, seed, wanted, place)
+    found = _open(path, pickle)
+    names = found.source.names
+    architecture = found.family.architecture(found.config, names, _comparer(found.source))
+    binding = found.family.bind(architecture, names)
+    rule = _type_rule(found.source, wanted, place, path)
+    model, types = _build(architecture, binding, found.source, rule, place, path)
+    layout = Layout(
+        family=found.family.name,
+        gguf=found.is_gguf,
+        binding=binding.layout,
+        source=found.source,
+        types=types,
+        config=found.config,
+        generation_config=found.generation,
+        rules=found.rules,
+        sentence=found.sentence,
+    )
+    return Checkpoint(
+        architecture=architecture,
+        model=model,
+        tokenizer=found.tokenizer,
+        rules=found.rules,
+        layout=layout,
+        pooling=found.sentence.pooling if found.sentence else None,
+    )
+
+
+def as_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
+    """``None`` for "stored"; ``CheckpointError`` for a name that is no floating type."""
+    if dtype == "stored":
+        return None
+    found = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
+    if found is None or not found.is_floating_point:
+        raise CheckpointError(f"dtype: {dtype!r} is not one of 'stored', {', '.join(map(repr, DTYPES))}.")
+    return found
+
+
+def locate(
+    source: str | os.PathLike[str], *, revision: str | None, random: bool, offline: bool, pickle: bool
+) -> Path | Architecture:
+    """The folder or file that ``source`` names, fetched if need be; with ``random``, also a preset's architecture."""
+    from plait.checkpoint.hub import fetch, is_hub_name
+    from plait.presets import PRESETS, preset
+
+    text, path = os.fspath(source), Path(source).expanduser()
+    if path.exists():
+        if revision is not None:
+            raise CheckpointError(
+                f"revision: it belongs to hub names, but {text!r} is a path here; write 'hub:{text}' to mean the hub's."
+            )
+        return path
+    if text in PRESETS and isinstance(source, str):
+        _check_random(random, f"the preset {text!r}")
+        return preset(text)
+    if isinstance(source, str) and is_hub_name(text):
+        return fetch(text, revision=revision, offline=offline, pickle=pickle, weights=not random)
+    raise CheckpointError(
+        f"{text}: there is no such file or folder, and it is neither a hub name ('org/name') nor a preset."
+    )
+
+
+def _check_random(random: bool | str, what: str) -> None:
+    if not random:
+        raise CheckpointError(f"random: {what} has no weights; say random=True to draw them.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """The parts of a checkpoint before a model is made of them."""
+
+    family: Any
+    config: Mapping[str, Any]
+    source: TensorSource
+    tokenizer: Tokenizer | None
+    rules: DecodeRules
+    generation: Mapping[str, Any] | None = None
+    sentence: SentenceFolder | None = None
+    is_gguf: bool = False
+
+
+def _open(path: Path, pickle: bool) -> _Found:
+    from plait.checkpoint.gguf import GGUFSource
+    from plait.checkpoint.pickled import PickleSource, refuse_pickle
+    from plait.checkpoint.safetensors import SafetensorsSource
+
+    if path.is_dir():
+        sentence = read_sentence_folder(path)
+        inner = path / sentence.inner if sentence else path
+        source = open_folder(inner, pickle=pickle)
+        return _found_gguf(source) if isinstance(source, GGUFSource) else _found(inner, source, sentence)
+    if path.suffix == ".gguf":
+        return _found_gguf(GGUFSource(path))
+    if path.suffix == ".safetensors":
+        return _found(path.parent, SafetensorsSource([path]), None)
+    if path.suffix in (".bin", ".pt", ".pth"):
+        if not pickle:
+            raise refuse_pickle(path)
+        return _found(path.parent, PickleSource([path]), None)
+    raise CheckpointError(f"{path}: plait loads folders, .safetensors and .gguf files, not this one.")
+
+
+def _found(folder: Path, source: TensorSource, sentence: SentenceFolder | None) -> _Found:
+    """A folder's parts, around weights that are already opened."""
+    from plait.text import load_tokenizer
+
+    config, family = _read_config(folder)
+    generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
+    tokenizer = load_tokenizer(folder)
+    native = family is NATIVE
+    return _Found(
+        family=family,
+        config=config,
+        source=source,
+        tokenizer=tokenizer,
+        rules=native_rules(config) if native else read_rules(config, generation, tokenizer),
+        generation=generation,
+        sentence=sentence,
+    )
+
+
+def _found_gguf(source: Any) -> _Found:
+    from plait.families.gguf import gguf_family
+    from plait.text import tokenizer_from_gguf
+
+    metadata: Mapping[str, Any] = source.metadata
+    if "general.architecture" not in metadata:
+        raise CheckpointError(f"{source.path}: its header does not name an architecture (general.architecture).")
+    return _Found(
+        family=gguf_family(metadata["general.architecture"]),
+        config=metadata,
+        source=source,
+        tokenizer=tokenizer_from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None,
+        rules=rules_from_gguf(metadata),
+        is_gguf=True,
+    )
+
+
+def _read_config(folder: Path) -> tuple[dict[str, Any], Any]:
+    from plait.families import family_for
+
+    config = read_json(folder / CONFIG)
+    return config, NATIVE if config.get("model_type") == MODEL_TYPE else family_for(config)
+
+
+def _comparer(source: TensorSource) -> Callable[[str, str], bool]:
+    """Whether two stored tensors are the same, byte for byte."""
+
+    def equal(first: str, second: str) -> bool:
+        if source.shape(first) != source.shape(second) or source.stored_type(first) != source.stored_type(second):
+            return False
+        a, b = (torch.frombuffer(source.raw(name), dtype=torch.uint8) for name in (first, second))
+        return torch.equal(a, b)
+
+    return equal
+
+
+TypeRule = Callable[[torch.dtype], torch.dtype]
+
+
+def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.device, path: Path) -> TypeRule:
+    """Stored type -> the type to compute in; what is not kept is said aloud, once."""
+    if wanted is not None:
+        return lambda stored: wanted
+    kinds = {source.stored_type(name) for name in source.names}
+    if hasattr(source, "path") and len(kinds) > 1:  # a GGUF file's norms are float32 whatever the rest is
+        return lambda stored: torch.float32
+    if "F16" in kinds and device.type == "cpu":
+        notice(f"{path}: stored in float16, which a CPU computes slowly; loaded as float32 (dtype='float16' keeps it).")
+        return lambda stored: torch.float32 if stored == torch.float16 else stored
+    return lambda stored: stored
+
+
+def _build(
+    architecture: Architecture,
+    binding: Any,
+    source: TensorSource,
+    rule: TypeRule,
+    device: torch.device,
+    path: Path,
+) -> tuple[Transformer, dict[str, tuple[torch.dtype, torch.dtype]]]:
+    """A model on the meta device takes the mapped tensors as its parameters."""
+    from plait.model import Transformer
+
+    with torch.device("meta"):
+        model = Transformer(architecture)
+    expected = {name: tuple(parameter.shape) for name, parameter in model.state_dict().items()}
+    state: dict[str, Tensor] = {}
+    types: dict[str, tuple[torch.dtype, torch.dtype]] = {}
+    taken: set[tuple[int, int]] = set()
+    for name, shape in expected.items():
+        value = binding.read(name, source.read)
+        if tuple(value.shape) != shape:
+            raise CheckpointError(
+                f"{path}: {name} should have shape {shape} by the config, and is stored with {tuple(value.shape)}."
+            )
+        kind = rule(value.dtype)
+        types[name] = (kind, value.dtype)
+        value = value.to(device=device, dtype=kind).contiguous()
+        span = (value.data_ptr(), value.numel())
+        if span in taken and value.numel():  # stored once for two parameters: each gets its own
+            value = value.clone()
+        taken.add(span)
+        state[name] = value
+    model.load_state_dict(state, assign=True)
+    return model.eval(), types
+
+
+def _drawn(
+    architecture: Architecture, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
+) -> Checkpoint:
+    """Random weights."""
+    from plait.model import Transformer, initialize
+
+    with torch.device("meta"):
+        model = Transformer(architecture)
+    model.to_empty(device=device)
+    scheme: Any = random if isinstance(random, str) else "gpt2"
+    initialize(model, scheme, seed=seed)
+    return Checkpoint(architecture=architecture, model=model.to(dtype or torch.float32).eval())
+
+
+def _drawn_as_folder(
+    path: Path, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
+) -> Checkpoint:
+    """Random weights for a folder's config.json, with the tokenizer and rules that lie beside it."""
+    import dataclasses
+
+    from plait.text import load_tokenizer
+
+    folder = path if path.is_dir() else path.parent
+    config, family = _read_config(folder)
+    drawn = _drawn(family.architecture(config, (), lambda first, second: False), random, seed, dtype, device)
+    generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
+    tokenizer = load_tokenizer(folder)
+    rules = native_rules(config) if family is NATIVE else read_rules(config, generation, tokenizer)
+    layout = Layout(family=family.name, config=config, generation_config=generation, rules=rules)
+    return dataclasses.replace(drawn, tokenizer=tokenizer, rules=rules, layout=layout)

@@ -1,0 +1,105 @@
+"""The native dialect: canonical names, and a config.json that holds the whole Architecture. It can say anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plait.architecture import Architecture
+from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.rules import DecodeRules, rules_from_dict
+
+MODEL_TYPE = "plait"
+FORMAT = 1
+_KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family"}
+
+
+@dataclass(frozen=True)
+class NativeLayout:
+    """Nothing is spelt otherwise, stored twice or left over."""
+
+    duplicates: tuple[()] = ()
+    leftovers: tuple[()] = ()
+
+
+@dataclass(frozen=True)
+class NativeBinding:
+    """Every stored name is the canonical one."""
+
+    canonical: tuple[str, ...]
+    layout: NativeLayout = NativeLayout()
+
+    def read(self, name: str, get: Callable[[str], Tensor]) -> Tensor:
+        """The tensor of that name."""
+        return get(name)
+
+
+class Native:
+    """The dialect under the interface of a family."""
+
+    name = MODEL_TYPE
+
+    def architecture(
+        self, config: Mapping[str, Any], names: Collection[str], equal: Callable[[str, str], bool]
+    ) -> Architecture:
+        """The record in ``config``; ``CheckpointError`` for a format of another version."""
+        version = config.get("plait_format")
+        if version != FORMAT:
+            raise CheckpointError(
+                f"config.json: plait_format is {version!r}, and this plait reads {FORMAT}; a newer plait may read it."
+            )
+        unknown = sorted(set(config) - _KEYS)
+        if unknown:
+            raise CheckpointError(
+                f"config.json: plait's format {FORMAT} has no key {unknown[0]!r}; it has {', '.join(sorted(_KEYS))}."
+            )
+        return Architecture.from_dict(config.get("architecture", {}))
+
+    def config(self, architecture: Architecture, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """The config.json for ``architecture``; rules are added by ``with_rules``."""
+        hint = {"family": base["family"]} if base and "family" in base else {}
+        return {"model_type": MODEL_TYPE, "plait_format": FORMAT, **hint, "architecture": architecture.to_dict()}
+
+    def bind(self, architecture: Architecture, names: Collection[str]) -> NativeBinding:
+        """``CheckpointError`` unless the stored names are exactly the architecture's parameters."""
+        expected = parameter_names(architecture)
+        missing = [name for name in expected if name not in set(names)]
+        unknown = sorted(set(names) - set(expected))
+        for what, found in (("are not stored", missing), ("have no place in the architecture", unknown)):
+            if found:
+                more = ", ..." if len(found) > 4 else ""
+                raise CheckpointError(f"{len(found)} tensors {what}: {', '.join(found[:4])}{more}.")
+        return NativeBinding(tuple(expected))
+
+    def export(
+        self, architecture: Architecture, get: Callable[[str], Tensor], layout: Any = None
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Every parameter under its own name."""
+        for name in parameter_names(architecture):
+            yield name, get(name)
+
+
+NATIVE = Native()
+
+
+def with_rules(config: dict[str, Any], rules: DecodeRules, family: str | None) -> dict[str, Any]:
+    """``config`` with the decode rules, and the family that the checkpoint once came from."""
+    hint = {"family": family} if family not in (None, MODEL_TYPE) else {}
+    return {**config, **hint, "decode_rules": rules.to_dict()}
+
+
+def native_rules(config: Mapping[str, Any]) -> DecodeRules:
+    """The decode rules in a native config.json."""
+    return rules_from_dict(config.get("decode_rules", {}))
+
+
+def parameter_names(architecture: Architecture) -> list[str]:
+    """The names of an architecture's parameters, from the model itself, without memory."""
+    from plait.model import Transformer
+
+    with torch.device("meta"):
+        return list(Transformer(architecture).state_dict())

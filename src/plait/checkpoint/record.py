@@ -1,0 +1,52 @@
+"""Checkpoint: a model with everything that came with it, and the record from which it is written back exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from plait.architecture import Architecture
+from plait.checkpoint.pooling import SentenceFolder, SentencePooling
+from plait.checkpoint.rules import DecodeRules
+from plait.checkpoint.source import TensorSource
+
+if TYPE_CHECKING:
+    from plait.model import Transformer
+    from plait.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """How a checkpoint lay in its files; all empty for one that was drawn at random.
+
+    ``family``: who spelt it (``"llama"``, ``"plait"``); ``binding``: that family's own record of prefixes, duplicates
+    and leftovers; ``types``: canonical name -> (type it was loaded in, type it was stored in); ``rules``: as read.
+    """
+
+    family: str | None = None
+    gguf: bool = False
+    binding: Any = None
+    source: TensorSource | None = None
+    types: Mapping[str, tuple[torch.dtype, torch.dtype]] = field(default_factory=dict)
+    config: Mapping[str, Any] | None = None
+    generation_config: Mapping[str, Any] | None = None
+    rules: DecodeRules = DecodeRules()
+    sentence: SentenceFolder | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What ``load`` gives: ``model`` computes, ``tokenizer`` reads and writes text, ``rules`` say how to decode.
+
+    ``tokenizer`` is ``None`` where the files have none; ``pooling`` is a sentence-transformers folder's, else ``None``.
+    """
+
+    architecture: Architecture
+    model: Transformer
+    tokenizer: Tokenizer | None = None
+    rules: DecodeRules = DecodeRules()
+    layout: Layout = Layout()
+    pooling: SentencePooling | None = None

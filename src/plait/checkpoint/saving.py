@@ -1,0 +1,236 @@
+"""Save: a Checkpoint to a folder, in the dialect it came from, in another that can say it, or in the native one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plait.checkpoint.folder import (
+    CONFIG,
+    GENERATION_CONFIG,
+    INDEX,
+    WEIGHTS,
+    inside,
+    is_small_file,
+    read_index,
+)
+from plait.checkpoint.native import NATIVE, with_rules
+from plait.checkpoint.notice import CheckpointError, notice
+from plait.checkpoint.pooling import sentence_files
+from plait.checkpoint.record import Checkpoint, Layout
+from plait.checkpoint.replacing import whole_folder
+from plait.checkpoint.rules import DecodeRules, generation_config
+from plait.checkpoint.shards import write_shards
+
+HF = "hf"
+
+
+def save(
+    checkpoint: Checkpoint,
+    folder: str | os.PathLike[str],
+    dialect: str | None = None,
+    overwrite: bool = False,
+    *,
+    max_shard_bytes: int = 5 * 10**9,
+) -> Path:
+    """Write a checkpoint to ``folder``, whole or not at all; returns the folder.
+
+    What was loaded from unquantised files and not changed is written back with the same bytes in every tensor, under
+    the names it had, with everything that came along. Weights that were read in another type than they were stored in
+    (float16 on a CPU) go back to the stored type, unless the model was moved to a third.
+
+    Args:
+        checkpoint: what to write.
+        folder: must not exist or be empty, unless ``overwrite``.
+        dialect: ``None`` is the family it came from if that can say it, else ``"plait"``, the native dialect, which
+            says anything; ``"hf"`` is its family, or the first that can say it; or a family's name.
+        overwrite: replace the checkpoint that lies in ``folder``. Files that its own index does not name stay.
+        max_shard_bytes: weights beyond this are spread over several files, with an index.
+
+    Raises ``CheckpointError`` for an existing folder, ``FamilyError`` where a dialect cannot say the architecture (it
+    names the knob), and what the disk raises; the folder is then as it was.
+    """
+    target = Path(folder).expanduser()
+    if max_shard_bytes < 1:
+        raise CheckpointError(f"max_shard_bytes: {max_shard_bytes} holds nothing; give a positive number of bytes.")
+    _check_target(target, overwrite)
+    family, config, same = _dialect(checkpoint, dialect)
+    layout = checkpoint.layout
+    written = _Writing(checkpoint, family, same)
+    with whole_folder(target, replaces=_is_own if overwrite else None) as new:
+        place = new / layout.sentence.inner if layout.sentence else new
+        place.mkdir(parents=True, exist_ok=True)
+        write_shards(place, written.tensors(), written.metadata, max_shard_bytes)
+        texts = _texts(checkpoint, family, _with_type(config, written, same))
+        if checkpoint.tokenizer is not None:
+            checkpoint.tokenizer.save(place)
+        for name, value in texts.items():
+            (place / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        for name, data in _sentence(checkpoint).items():
+            inside(new, name).parent.mkdir(parents=True, exist_ok=True)
+            inside(new, name).write_bytes(data)
+    return target
+
+
+def _check_target(target: Path, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise CheckpointError(f"{target}: there is a file of this name; save to a folder.")
+    if not any(target.iterdir()):
+        return
+    if not overwrite:
+        raise CheckpointError(f"{target}: it exists and is not empty; choose another folder, or say overwrite=True.")
+    if not any((target / name).exists() for name in (CONFIG, "modules.json")):
+        raise CheckpointError(
+            f"{target}: it holds other things than a checkpoint (no {CONFIG}), and is not overwritten."
+        )
+
+
+def _is_own(folder: Path, name: str) -> bool:
+    """Whether a file belongs to the checkpoint in ``folder``: what describes it, and the weights its index names."""
+    if is_small_file(name) or name in (WEIGHTS, INDEX):
+        return True
+    try:
+        return name in read_index(folder / INDEX).values()
+    except CheckpointError:  # no index, or none that can be read
+        return False
+
+
+def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str, Any], bool]:
+    """The family to write in, its config, and whether the checkpoint came from it, in these names."""
+    from plait.families import FAMILIES, FamilyError
+
+    layout, architecture = checkpoint.layout, checkpoint.architecture
+    by_name: dict[str, Any] = {NATIVE.name: NATIVE, **{family.name: family for family in FAMILIES}}
+    origin = layout.family if layout.family in by_name else None
+
+    def wrote(name: str) -> tuple[Any, dict[str, Any], bool]:
+        own = name == layout.family and not layout.gguf
+        config = by_name[name].config(architecture, layout.config if own else None)
+        return by_name[name], dict(config), own
+
+    if dialect is None:
+        try:
+            return wrote(origin or NATIVE.name)
+        except FamilyError as error:
+            notice(f"{error} It is written in plait's own dialect.")
+            return wrote(NATIVE.name)
+    if dialect == HF:
+        hint = (layout.config or {}).get("family") if origin == NATIVE.name else origin
+        if hint in by_name and hint != NATIVE.name:
+            return wrote(hint)
+        return _first_that_can(architecture, [family.name for family in FAMILIES], wrote)
+    if dialect not in by_name:
+        raise CheckpointError(f"dialect: {dialect!r} is not 'hf' or one of {', '.join(by_name)}.")
+    return wrote(dialect)
+
+
+def _first_that_can(architecture: Any, names: list[str], wrote: Any) -> tuple[Any, dict[str, Any], bool]:
+    from plait.families import FamilyError
+
+    reasons: list[str] = []
+    for name in names:
+        try:
+            return wrote(name)
+        except FamilyError as error:
+            reasons.append(str(error))
+    raise FamilyError(f"no family can say this architecture; save it with dialect='plait'. {' '.join(reasons[:3])}")
+
+
+@dataclass
+class _Writing:
+    """The tensors of a checkpoint in a family's spelling, in the types they are stored in."""
+
+    checkpoint: Checkpoint
+    family: Any
+    same: bool
+
+    def __post_init__(self) -> None:
+        self.parameters = {name: value.detach() for name, value in self.checkpoint.model.state_dict().items()}
+
+    @property
+    def layout(self) -> Layout:
+        """Where it came from."""
+        return self.checkpoint.layout
+
+    @property
+    def aliases(self) -> Mapping[str, str]:
+        """Names that the files declared to stand for others, instead of storing them."""
+        return getattr(self.layout.source, "aliases", {}) if self.same else {}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """For the safetensors header."""
+        kept = dict(self.layout.source.metadata) if self.same and self.aliases and self.layout.source else {}
+        return {**kept, "format": "pt"}
+
+    def get(self, name: str) -> Tensor:
+        """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
+        value = self.parameters[name]
+        loaded, stored = self.layout.types.get(name, (value.dtype, value.dtype))
+        return value.to(stored) if value.dtype == loaded else value
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Everything to write: parameters, their duplicates, and what came along unused."""
+        binding = self.layout.binding if self.same else None
+        for name, tensor in self.family.export(self.checkpoint.architecture, self.get, binding):
+            if name not in self.aliases:
+                yield name, tensor
+        if binding is not None and self.layout.source is not None:
+            for name in binding.leftovers:
+                if name not in self.aliases:
+                    yield name, self.layout.source.read(name)
+
+    def types(self) -> set[torch.dtype]:
+        """The types that parameters are written in."""
+        return {self.get(name).dtype for name in self.parameters}
+
+    def types_before(self) -> set[torch.dtype]:
+        """The types that they were stored in."""
+        return {stored for _, stored in self.layout.types.values()}
+
+
+def _with_type(config: dict[str, Any], written: _Writing, same: bool) -> dict[str, Any]:
+    """``config`` naming the type of the weights, where it is another than the files had."""
+    if written.family is NATIVE or (same and written.types() == written.types_before()):
+        return config
+    types = written.types()
+    key = "torch_dtype" if "torch_dtype" in config else "dtype"
+    return {**config, key: str(types.pop()).removeprefix("torch.")} if len(types) == 1 else config
+
+
+def _texts(checkpoint: Checkpoint, family: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """config.json and generation_config.json."""
+    layout, rules = checkpoint.layout, checkpoint.rules
+    if family is NATIVE:
+        return {CONFIG: with_rules(config, rules, layout.family)}
+    own = layout.family == family.name and not layout.gguf
+    if own and rules == layout.rules:
+        texts: dict[str, Any] = {CONFIG: config}
+        if layout.generation_config is not None:
+            texts[GENERATION_CONFIG] = layout.generation_config
+        return texts
+    # One generation_config.json is all that other readers look at: without an old one, every rule is written.
+    base = layout.generation_config if own else None
+    generation = generation_config(rules, base, layout.rules if base is not None else DecodeRules())
+    ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
+    return {
+        CONFIG: {**config, **{key: generation[key] for key in ids if key in generation}},
+        GENERATION_CONFIG: generation,
+    }
+
+
+def _sentence(checkpoint: Checkpoint) -> Mapping[str, bytes]:
+    """The files that describe a sentence-transformers folder: its own, or new ones where its pooling was changed."""
+    kept, pooling = checkpoint.layout.sentence, checkpoint.pooling
+    if pooling is None:
+        return {}
+    return kept.files if kept is not None and kept.pooling == pooling else sentence_files(pooling)
