@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from plait.architecture import Architecture
 from plait.families.errors import FamilyError
+from plait.families.layout import Layout
 from plait.families.operations import Operation, Shape
 from plait.families.parameters import parameters
 
@@ -80,22 +81,6 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Layout:
-    """How one file spells its family's names: kept, so that saving back writes the names that were there."""
-
-    prefix: str = ""  # the family's own, where the file has it
-    renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # usual name -> the older spelling in the file
-    duplicates: Mapping[str, str] = field(default_factory=dict[str, str])  # stored name -> the parameter it repeats
-    leftovers: tuple[str, ...] = ()  # stored names that fill no parameter
-
-    def spell(self, name: str, usual_prefix: str) -> str:
-        """The stored name in this file of a tensor's usual name."""
-        if name in self.renamed:
-            return self.renamed[name]
-        return self.prefix + name.removeprefix(usual_prefix) if name.startswith(usual_prefix) else name
-
-
-@dataclass(frozen=True)
 class Binding:
     """Every parameter of an architecture, tied to the stored tensor that fills it."""
 
@@ -125,8 +110,13 @@ def alternatives(pattern: str) -> list[str]:
     return [pattern[: found.start()] + word + pattern[found.end() :] for word in found.group(1).split(",")]
 
 
-def entries(weights: Mapping[str, Rule], architecture: Architecture, family: str) -> dict[str, tuple[Entry, int]]:
-    """``{parameter: (its entry, which part of it)}``; raises over a parameter that no rule names."""
+def entries(
+    weights: Mapping[str, Rule], architecture: Architecture, family: str, prefix: str
+) -> dict[str, tuple[Entry, int]]:
+    """``{parameter: (its entry, which part of it)}``; raises over a parameter that no rule names.
+
+    ``prefix`` stands in front of every stored name but the head's.
+    """
     shapes = parameters(architecture)
     found: dict[str, tuple[Entry, int]] = {}
     for pattern, rule in sorted(weights.items(), key=lambda item: not item[0].endswith((".weight", ".bias"))):
@@ -135,11 +125,27 @@ def entries(weights: Mapping[str, Rule], architecture: Architecture, family: str
             for leaf in leaves:
                 names = tuple(part + leaf for part in parts)
                 if names[0] in shapes and names[0] not in found:
-                    entry = Entry(weight.name + leaf, names, tuple(shapes[n] for n in names), weight.operations, d_head)
+                    stored = ("" if pattern.startswith("head.") else prefix) + weight.name + leaf
+                    entry = Entry(stored, names, tuple(shapes[n] for n in names), weight.operations, d_head)
                     found |= {name: (entry, i) for i, name in enumerate(names)}
     if lost := [name for name in shapes if name not in found]:
         raise FamilyError(f"{family} has no tensor for {few(lost)}.")
     return {name: found[name] for name in shapes}
+
+
+def outside_layers(weights: Mapping[str, Rule], prefix: str) -> dict[str, list[str]]:
+    """``{parameter: where it may be stored}`` for embeddings, final norms and head, whatever the architecture."""
+    found: dict[str, list[str]] = {}
+    for pattern, rule in weights.items():
+        for option in (rule.yes, rule.no) if isinstance(rule, Either) else (rule,):
+            if option is None or "{i}" in pattern:
+                continue
+            name = option.name if isinstance(option, Weight) else option
+            for ours, theirs in zip(alternatives(pattern), alternatives(name), strict=True):
+                for leaf in [""] if pattern.endswith((".weight", ".bias")) else [".weight", ".bias"]:
+                    place = ("" if pattern.startswith("head.") else prefix) + theirs + leaf
+                    found.setdefault(ours + leaf, []).append(place)
+    return found
 
 
 def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[list[str], Weight, int]]:

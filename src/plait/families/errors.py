@@ -2,4 +2,4 @@
 
 
 class FamilyError(ValueError):
-    """A foreign config or file that plait cannot read or write; the message names what, where, and what would be right."""
+    """A foreign config or file that plait cannot read or write; it says what, where, and what would be right."""

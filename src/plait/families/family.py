@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError
-from plait.families.binding import Binding, Entry, Layout, Rule, alternatives, entries, few
+from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers
 from plait.families.errors import FamilyError
 from plait.families.knobs import INERT, refuse
+from plait.families.layout import Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ Equal = Callable[[str, str], bool]
 # Fields of a vocabulary head, without meaning where there is none
 HEAD_FIELDS = frozenset({"head_transform", "logit_bias", "logit_scale", "logit_softcap"})
 WITH_HEAD = re.compile(r"\w*(ForCausalLM|LMHeadModel|ForMaskedLM|ForPreTraining|ForConditionalGeneration|MTModel)")
-BARE = re.compile(r"\w*Model")
+BARE = re.compile(r"\w*(?<!Encoder)(?<!DoubleHeads)Model")
 # What one config keeps of another, whatever its family
 IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label|label2id)")
 
@@ -36,12 +37,15 @@ IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label
 class Family:
     """One dialect of checkpoints.
 
-    ``settings``: field of Architecture -> a rule, or the value it always has. ``weights``: canonical names -> stored ones,
-    with ``{tower}``, ``{i}`` and ``{a,b}`` spelled out; without ``.weight`` or ``.bias`` a rule is for both. ``tied``: the
-    class's default for ``tie_word_embeddings``; ``None`` where the class does not heed it. ``prefix``: what a file of the
-    model without a head leaves out. ``aliases``: stored names that repeat a parameter. ``older``: endings that older files
-    spell differently. ``leftovers``: tensors to keep aside, patterns for the whole name without its prefix. ``ignored``:
-    settings the class does not use. ``extra``: settings to write which no field says.
+    ``settings``: a field of Architecture -> the rule that says it, or the value it always has here.
+    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out; without ``.weight``
+    or ``.bias`` a rule is for both. The stored names stand under ``prefix``, but for the head's.
+    ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out.
+    ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where the class does not heed that key.
+    ``aliases``: stored names that repeat a parameter. ``older``: endings that older files spell differently.
+    ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
+    ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
+    ``extra``: settings to write that no field says.
     """
 
     name: str
@@ -99,7 +103,7 @@ class Family:
         """
         config = {self.synonyms.get(key, key): value for key, value in config.items()}
         refuse(self.name, config, {*self.keys, *self.ignored})
-        spelling = None if names is None else Spelling(self, names)
+        spelling = None if names is None else Spelling.of(names, self.prefix, self.older)
         head = self._head(config, spelling)
         reading = Reading(config, names)
         for name, rule in self.settings.items():
@@ -127,10 +131,11 @@ class Family:
             if BARE.fullmatch(name):
                 return None
             raise FamilyError(f"architectures: plait has no head for {name}; it has {' and '.join(self.classes)}.")
-        if spelling is None or spelling.has_head or self.head == "masked":
-            return self.head if spelling is None or spelling.has_head else None
+        if spelling is None or spelling.find(*self.head_tensors):
+            return self.head
         flag = _tie_flag(config)
-        return self.head if spelling.prefixed or (self.tied if flag is None else flag) else None
+        is_whole = bool(spelling.prefix) or (self.tied if flag is None else flag)
+        return self.head if self.head == "language" and is_whole else None
 
     def _is_tied(self, config: Mapping[str, Any], spelling: Spelling | None, equal: Equal | None) -> bool:
         """Config and content together: a stored head that differs wins, a contradiction is an error."""
@@ -138,15 +143,13 @@ class Family:
         usual = self.tied if self.tied is not None else True
         if spelling is None:
             return usual if flag is None else flag
-        head, table = (
-            spelling.find(self.head_name),
-            spelling.find(self.table_name, *self._aliases_of("embedding.tokens.weight")),
-        )
+        heads, tables = self.places["head.output.weight"], self.places["embedding.tokens.weight"]
+        head, table = spelling.find(*heads), spelling.find(*tables)
         if head is None or table is None:
             if flag is False:
-                lost = self.head_name if head is None else self.table_name
+                lost = heads[0] if head is None else tables[0]
                 raise FamilyError(
-                    f"tie_word_embeddings: it is false, but the file has no {lost}; one of the two is wrong."
+                    f"tie_word_embeddings: it is false, but the file has no {lost}; one of them is wrong."
                 )
             return True
         if equal is None or not equal(head, table):
@@ -156,8 +159,7 @@ class Family:
     def _compare_aliases(self, spelling: Spelling, equal: Equal) -> None:
         """A repeated tensor that differs from the one it repeats would be lost."""
         for alias, canonical in self.aliases.items():
-            usual = self._stored_name(canonical)
-            first, second = spelling.find(usual), spelling.find(alias)
+            first, second = spelling.find(self.places[canonical][0]), spelling.find(alias)
             if first and second and first != second and not equal(first, second):
                 raise FamilyError(f"{second}: it differs from {first}, and {self.name} has one tensor for both.")
 
@@ -207,135 +209,75 @@ class Family:
         return all(_same(*pair) for pair in read.difference(architecture).values())
 
     def _read_back(self, config: Mapping[str, Any], architecture: Architecture) -> Architecture:
-        names = {entry.stored for entry, _ in entries(self.weights, architecture, self.name).values()}
+        names = {entry.stored for entry, _ in entries(self.weights, architecture, self.name, self.prefix).values()}
         return self.architecture(config, names, lambda first, second: False)
 
     # Weights
 
-    @property
-    def head_name(self) -> str:
-        """The stored name of the head's matrix."""
-        return self._stored_name("head.output.weight")
+    @cached_property
+    def places(self) -> dict[str, list[str]]:
+        """Where parameters outside the layers may be stored, their repetitions included."""
+        found = outside_layers(self.weights, self.prefix)
+        for alias, name in self.aliases.items():
+            found[name].append(alias)
+        return found
 
-    @property
-    def table_name(self) -> str:
-        """The stored name of the table of tokens."""
-        return self._stored_name("embedding.tokens.weight")
-
-    def _stored_name(self, canonical: str) -> str:
-        """The usual stored name of a parameter that stands outside the layers."""
-        module, _, leaf = canonical.rpartition(".")
-        rule = self.weights[canonical] if canonical in self.weights else self.weights[module]
-        place = rule if isinstance(rule, str) else rule.name if hasattr(rule, "name") else rule.yes  # type: ignore[union-attr]
-        place = place if isinstance(place, str) else place.name
-        return place if canonical in self.weights else f"{place}.{leaf}"
-
-    def _aliases_of(self, canonical: str) -> tuple[str, ...]:
-        return tuple(alias for alias, meant in self.aliases.items() if meant == canonical)
+    @cached_property
+    def head_tensors(self) -> frozenset[str]:
+        """Usual stored names of everything in the head."""
+        return frozenset(place for name, places in self.places.items() if name.startswith("head.") for place in places)
 
     def bind(self, architecture: Architecture, names: Collection[str]) -> Binding:
         """Tie every parameter to the stored tensor that fills it.
 
         Raises ``FamilyError`` naming parameters that no tensor fills, and tensors that no rule knows.
         """
-        spelling = Spelling(self, names)
-        aliases = dict(self.aliases)
+        spelling = Spelling.of(names, self.prefix, self.older)
+        table = entries(self.weights, architecture, self.name, self.prefix)
+        own = {entry.stored for entry, _ in table.values()}
+        aliases = {alias: name for alias, name in self.aliases.items() if alias not in own}
         if architecture.tied:
-            aliases[self.head_name] = "embedding.tokens.weight"
+            aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
         bound: dict[str, tuple[Entry, str, int]] = {}
         renamed: dict[str, str] = {}
         duplicates: dict[str, str] = {}
         lost: dict[str, str] = {}
-        for name, (entry, part) in entries(self.weights, architecture, self.name).items():
-            others = [alias for alias, meant in aliases.items() if meant == name]
-            found = list(dict.fromkeys(filter(None, (spelling.find(place) for place in (entry.stored, *others)))))
+        for name, (entry, part) in table.items():
+            usual = (entry.stored, *(alias for alias, meant in aliases.items() if meant == name))
+            found = [stored for stored in dict.fromkeys(map(spelling.find, usual)) if stored]
             if not found:
                 lost[name] = entry.stored
                 continue
             bound[name] = (entry, found[0], part)
-            if found[0] != spelling.prefixed_as_here(entry.stored):
+            if found[0] != spelling.here(entry.stored):
                 renamed[entry.stored] = found[0]
             duplicates |= {stored: name for stored in found[1:]}
         if lost:
-            raise FamilyError(
-                f"{len(lost)} of {len(lost) + len(bound)} parameters have no tensor in the file, the first of them "
-                f"{few([f'{name} ({stored})' for name, stored in lost.items()])}."
-            )
+            first = few([f"{name} ({stored})" for name, stored in lost.items()])
+            raise FamilyError(f"{len(lost)} parameters of {len(table)} have no tensor in the file: {first}.")
         used = {stored for _, stored, _ in bound.values()} | duplicates.keys()
         rest = [name for name in names if name not in used]
-        if strange := [name for name in rest if not self._is_leftover(spelling.usual(name), architecture)]:
+        if strange := [name for name in rest if not self._is_leftover(spelling.bare(name), architecture)]:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
         return Binding(bound, Layout(spelling.prefix, renamed, duplicates, tuple(sorted(rest))))
 
-    def _is_leftover(self, usual: str, architecture: Architecture) -> bool:
+    def _is_leftover(self, bare: str, architecture: Architecture) -> bool:
         """Known to be without a place here: buffers, other heads, and the head of a model read without one."""
-        if any(re.fullmatch(pattern, usual.removeprefix(self.prefix)) for pattern in self.leftovers):
-            return True
-        return architecture.head is None and usual in self.head_tensors
-
-    @cached_property
-    def head_tensors(self) -> frozenset[str]:
-        """Usual stored names of everything in the head."""
-        places = [
-            self._stored_name(f"{module}.weight").removesuffix(".weight")
-            if not module.endswith((".weight", ".bias"))
-            else self._stored_name(module)
-            for pattern in self.weights
-            if pattern.startswith("head.")
-            for module in alternatives(pattern)
-        ]
-        own = {place + leaf for place in places for leaf in ("", ".weight", ".bias")}
-        return frozenset(own | {alias for alias, meant in self.aliases.items() if meant.startswith("head.")})
+        known = any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
+        return known or (architecture.head is None and bare in self.head_tensors)
 
     def export(
         self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
     ) -> Iterator[tuple[str, Tensor]]:
-        """Stored names and tensors, from ``get(canonical name)``, spelled as ``layout`` has it; leftovers are not included."""
+        """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
         layout = layout or Layout(prefix=self.prefix if architecture.head else "")
-        table = entries(self.weights, architecture, self.name)
+        table = entries(self.weights, architecture, self.name, self.prefix)
         for entry in dict.fromkeys(entry for entry, _ in table.values()):
             tensor = entry.save([get(name) for name in entry.parts])
             yield layout.spell(entry.stored, self.prefix), tensor
             for alias, name in layout.duplicates.items():
                 if name == entry.parts[0]:
                     yield alias, tensor
-
-
-class Spelling:
-    """The names in one file, found by their usual ones: the prefix may be missing, endings may be older."""
-
-    def __init__(self, family: Family, names: Collection[str]) -> None:
-        self.family, self.names = family, frozenset(names)
-        self.prefixed = bool(family.prefix) and any(name.startswith(family.prefix) for name in names)
-        self.prefix = family.prefix if self.prefixed else ""
-
-    def prefixed_as_here(self, usual: str) -> str:
-        """The name under this file's prefix."""
-        return usual if self.prefixed else usual.removeprefix(self.family.prefix)
-
-    def find(self, *places: str) -> str | None:
-        """The first of some usual names that is in the file, as it is written there."""
-        for place in places:
-            here = self.prefixed_as_here(place)
-            for name in (
-                here,
-                *(here.removesuffix(new) + old for new, old in self.family.older.items() if here.endswith(new)),
-            ):
-                if name in self.names:
-                    return name
-        return None
-
-    def usual(self, name: str) -> str:
-        """The usual name of one in the file."""
-        for new, old in self.family.older.items():
-            if name.endswith(old):
-                name = name.removesuffix(old) + new
-        return name
-
-    @property
-    def has_head(self) -> bool:
-        """Whether any tensor of a vocabulary head is there."""
-        return any(self.find(name) for name in self.family.head_tensors)
 
 
 def _tie_flag(config: Mapping[str, Any]) -> bool | None:

@@ -1,4 +1,4 @@
-"""Settings outside a family's own rules: those that must be neutral, and those that never matter to what a model computes."""
+"""Settings outside a family's own rules: those that must be neutral, and those that change nothing."""
 
 from __future__ import annotations
 
@@ -73,26 +73,28 @@ FOREIGN: dict[str, tuple[Any, ...]] = {
 # Training, bookkeeping, and how to generate (DecodeRules reads that): nothing here changes a logit
 INERT = frozenset(
     """
-    _name_or_path name_or_path transformers_version _commit_hash model_type architectures auto_map custom_pipelines
-    torch_dtype dtype use_cache cache_implementation initializer_range init_std initializer_factor initializer_cutoff_factor
-    use_bfloat16 torchscript pruned_heads chunk_size_feed_forward return_dict return_dict_in_generate output_hidden_states
-    output_attentions output_scores output_past use_return_dict _attn_implementation attn_implementation
-    _attn_implementation_autoset _attn_implementation_internal _experts_implementation _output_attentions tie_encoder_decoder
-    is_encoder_decoder cross_attention_hidden_size finetuning_task task_specific_params problem_type id2label label2id
-    num_labels _num_labels tokenizer_class prefix language mask_token_id sep_token_id cls_token_id unk_token_id
-    attention_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob classifier_dropout classif_dropout
-    resid_pdrop embd_pdrop attn_pdrop summary_first_dropout dropout dropout_rate activation_dropout encoder_layerdrop
-    decoder_layerdrop layerdrop pooler_dropout rope_dropout summary_type summary_use_proj summary_activation
-    summary_proj_to_labels pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
-    gradient_checkpointing pretraining_tp tensor_parallel_degree reorder_and_upcast_attn fused_attention unsloth_version
-    unsloth_fixed quantization_status n_ctx n_positions n_special predict_special_tokens directionality bos_token_id
-    eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id bad_words_ids
-    suppress_tokens begin_suppress_tokens max_length max_new_tokens min_length min_new_tokens do_sample early_stopping
-    num_beams num_beam_groups diversity_penalty temperature top_k top_p min_p typical_p epsilon_cutoff eta_cutoff
-    repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size num_return_sequences
-    exponential_decay_length_penalty remove_invalid_values penalty_alpha guidance_scale renormalize_logits
-    encoder_repetition_penalty sequence_bias num_assistant_tokens stop_strings
-    tie_word_embeddings tie_last_hidden_states _flash_attn_2_enabled
+    _name_or_path name_or_path transformers_version _commit_hash model_type architectures auto_map
+    custom_pipelines torch_dtype dtype use_cache cache_implementation initializer_range init_std
+    initializer_factor initializer_cutoff_factor use_bfloat16 torchscript pruned_heads chunk_size_feed_forward
+    return_dict return_dict_in_generate output_hidden_states output_attentions output_scores output_past
+    use_return_dict _attn_implementation attn_implementation _attn_implementation_autoset
+    _attn_implementation_internal _experts_implementation _output_attentions tie_encoder_decoder
+    is_encoder_decoder cross_attention_hidden_size finetuning_task task_specific_params problem_type id2label
+    label2id num_labels _num_labels tokenizer_class prefix language mask_token_id sep_token_id cls_token_id
+    unk_token_id attention_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob
+    classifier_dropout classif_dropout resid_pdrop embd_pdrop attn_pdrop summary_first_dropout dropout
+    dropout_rate activation_dropout encoder_layerdrop decoder_layerdrop layerdrop pooler_dropout rope_dropout
+    summary_type summary_use_proj summary_activation summary_proj_to_labels pooler_fc_size
+    pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type gradient_checkpointing
+    pretraining_tp tensor_parallel_degree reorder_and_upcast_attn fused_attention unsloth_version
+    unsloth_fixed quantization_status n_ctx n_positions n_special predict_special_tokens directionality
+    bos_token_id eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
+    bad_words_ids suppress_tokens begin_suppress_tokens max_length max_new_tokens min_length min_new_tokens
+    do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p min_p
+    typical_p epsilon_cutoff eta_cutoff repetition_penalty length_penalty no_repeat_ngram_size
+    encoder_no_repeat_ngram_size num_return_sequences exponential_decay_length_penalty remove_invalid_values
+    penalty_alpha guidance_scale renormalize_logits encoder_repetition_penalty sequence_bias
+    num_assistant_tokens stop_strings tie_word_embeddings tie_last_hidden_states _flash_attn_2_enabled
     use_flash_attention
     """.split()
 )

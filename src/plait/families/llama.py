@@ -4,6 +4,7 @@ from plait.families.family import Family
 from plait.families.operations import ACTIVATION
 from plait.families.rope import rotary
 from plait.families.settings import key
+from plait.families.windows import uniform_window
 
 LLAMA = Family(
     name="llama",
@@ -27,14 +28,28 @@ LLAMA = Family(
         **rotary(2048),
     },
     weights={
-        "embedding.tokens": "model.embed_tokens",
-        "decoder.layers.{i}.attention_norms.before": "model.layers.{i}.input_layernorm",
-        "decoder.layers.{i}.attention.{query,key,value,output}": "model.layers.{i}.self_attn.{q,k,v,o}_proj",
-        "decoder.layers.{i}.ffn_norms.before": "model.layers.{i}.post_attention_layernorm",
-        "decoder.layers.{i}.ffn.{gate,up,down}": "model.layers.{i}.mlp.{gate,up,down}_proj",
-        "decoder.norm": "model.norm",
+        "embedding.tokens": "embed_tokens",
+        "decoder.layers.{i}.attention_norms.before": "layers.{i}.input_layernorm",
+        "decoder.layers.{i}.attention.{query,key,value,output}": "layers.{i}.self_attn.{q,k,v,o}_proj",
+        "decoder.layers.{i}.ffn_norms.before": "layers.{i}.post_attention_layernorm",
+        "decoder.layers.{i}.ffn.{gate,up,down}": "layers.{i}.mlp.{gate,up,down}_proj",
+        "decoder.norm": "norm",
         "head.output": "lm_head",
     },
     prefix="model.",
     leftovers=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"rotary_emb\.inv_freq"),
+)
+
+NO_BIAS = {"qkv_bias": False, "output_bias": False, "ffn_bias": False}
+
+MISTRAL = LLAMA.relative(
+    "mistral",
+    classes=("MistralForCausalLM", "MistralModel"),
+    settings={
+        **NO_BIAS,
+        **rotary(131072),
+        "n_kv_heads": key("num_key_value_heads", 8, nullable=True),
+        "d_ff": key("intermediate_size", 14336),
+        "layer_types": uniform_window(4096),
+    },
 )

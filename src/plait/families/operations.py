@@ -74,7 +74,7 @@ ACTIVATION = words(ACTIVATIONS, "activation")
 
 
 def preferring(*first: str, **meanings: str) -> Conversion:
-    """Activation names, written as ``first`` where a family has its own habit; ``meanings`` are what it means otherwise."""
+    """Activation names, ``first`` being the ones a family writes; ``meanings`` are words that it takes otherwise."""
     table = {word: ACTIVATIONS[word] for word in first} | ACTIVATIONS | meanings
     return words(table, "activation")
 
@@ -90,7 +90,7 @@ def plus(n: int) -> Conversion:
 
 
 def less(field: str) -> Conversion:
-    """Ours is the foreign number without the field named: a table's rows count what is in front of the first position."""
+    """Ours is the foreign number without the field named: rows of a table in front of the first position, say."""
     return Conversion(lambda value, fields: value - fields[field], lambda value, fields: value + fields[field])
 
 
@@ -186,6 +186,6 @@ def _pair_up(columns: int) -> Callable[[list[Tensor], Target], list[Tensor]]:
     return turn
 
 
-# Rows of each head in the order of interleaved rope (0, h/2, 1, h/2 + 1, ...), as llama.cpp wants Llama's; every tensor by
-# its own number of heads, which is its rows over h.
+# Rows of each head in the order of interleaved rope (0, h/2, 1, h/2 + 1, ...), as llama.cpp wants Llama's; every tensor
+# by its own number of heads, which is its rows over h.
 INTERLEAVE = Operation(_pair_up(1), _pair_up(2))

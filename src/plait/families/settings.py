@@ -12,7 +12,7 @@ from plait.families.operations import SAME, Conversion, Fields
 
 @dataclass(frozen=True)
 class Reading:
-    """A foreign config under the eyes of its family: the fields found so far, and the tensors beside it (None: unknown)."""
+    """A foreign config as it is read: ``names`` are the tensors beside it, ``fields`` those found so far."""
 
     config: Mapping[str, Any]
     names: Collection[str] | None = None
@@ -26,9 +26,9 @@ class Reading:
 
 @dataclass(frozen=True)
 class Setting:
-    """``load(reading) -> the field's value``; ``save(value, fields) -> {foreign key: value}``; ``keys``: all that it reads.
+    """``load(reading) -> the field's value`` and ``save(value, fields) -> {foreign key: value}``.
 
-    ``unread(config)`` names what is inside those keys and not used.
+    ``keys`` are all that it reads; ``unread(config)`` names what is inside them and not used.
     """
 
     keys: tuple[str, ...]
@@ -73,6 +73,20 @@ def stored(name: str) -> Setting:
 def derived(load: Callable[[Fields], Any]) -> Setting:
     """A value that follows from the fields before it: the foreign config does not say it."""
     return Setting((), lambda reading: load(reading.fields), lambda _, __: {})
+
+
+def record(kind: type, **members: Setting) -> Setting:
+    """A nested record, each member by a rule of its own."""
+
+    def load(reading: Reading) -> Any:
+        return kind(**{name: rule.load(reading) for name, rule in members.items()})
+
+    def save(value: Any, fields: Fields) -> dict[str, Any]:
+        if value is None:
+            return {}
+        return {k: v for name, rule in members.items() for k, v in rule.save(getattr(value, name), fields).items()}
+
+    return Setting(tuple(key for rule in members.values() for key in rule.keys), load, save)
 
 
 def merged(parts: Mapping[str, dict[str, Any]], family: str) -> dict[str, Any]:

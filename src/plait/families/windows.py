@@ -1,4 +1,4 @@
-"""Which layers see only a window: ``sliding_window``, ``layer_types``, and what families did before there was a list."""
+"""Which layers see only a window: ``sliding_window``, ``layer_types``, and what there was before that list."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def listed_windows(
 ) -> Setting:
     """One width for the layers that ``layer_types`` calls sliding.
 
-    ``slides(layer, config)`` decides where there is no list, ``reads`` are the keys it looks at. ``switch`` is a key that
-    must be true for any window to count. ``local`` is the rotation of the sliding layers, where it is their own.
+    ``slides(layer, config)`` decides where there is no list, ``reads`` are the keys it looks at. ``switch`` is a key
+    that must be true for any window to count. ``local`` is the rotation of the sliding layers, where it is their own.
     """
 
     def load(reading: Reading) -> tuple[LayerType, ...]:

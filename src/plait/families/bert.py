@@ -1,0 +1,65 @@
+"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. RoBERTa counts positions from its pad."""
+
+from plait.families.family import Family
+from plait.families.operations import ACTIVATION, less, plus
+from plait.families.settings import key
+
+BERT = Family(
+    name="bert",
+    model_types=("bert",),
+    classes=("BertForMaskedLM", "BertModel"),
+    head="masked",
+    settings={
+        "vocab_size": key("vocab_size", 30522),
+        "d_model": key("hidden_size", 768),
+        "n_encoder_layers": key("num_hidden_layers", 12),
+        "n_heads": key("num_attention_heads", 12),
+        "d_ff": key("intermediate_size", 3072),
+        "norm_eps": key("layer_norm_eps", 1e-12),
+        "norm_placement": "post",
+        "position": "learned",
+        "max_length": key("max_position_embeddings", 512),
+        "token_types": key("type_vocab_size", 2),
+        "embedding_norm": True,
+        "activation": key("hidden_act", "gelu", ACTIVATION),
+        "head_transform": key("hidden_act", "gelu", ACTIVATION),
+        "logit_bias": True,
+    },
+    weights={
+        "embedding.{tokens,positions,types}": "embeddings.{word,position,token_type}_embeddings",
+        "embedding.norm": "embeddings.LayerNorm",
+        "encoder.layers.{i}.attention.{query,key,value}": "encoder.layer.{i}.attention.self.{query,key,value}",
+        "encoder.layers.{i}.attention.output": "encoder.layer.{i}.attention.output.dense",
+        "encoder.layers.{i}.attention_norms.merge": "encoder.layer.{i}.attention.output.LayerNorm",
+        "encoder.layers.{i}.ffn.{up,down}": "encoder.layer.{i}.{intermediate,output}.dense",
+        "encoder.layers.{i}.ffn_norms.merge": "encoder.layer.{i}.output.LayerNorm",
+        "head.dense": "cls.predictions.transform.dense",
+        "head.norm": "cls.predictions.transform.LayerNorm",
+        "head.output.weight": "cls.predictions.decoder.weight",
+        "head.output.bias": "cls.predictions.bias",
+    },
+    tied=True,
+    prefix="bert.",
+    aliases={"cls.predictions.decoder.bias": "head.output.bias"},
+    older={"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"},
+    leftovers=(r"embeddings\.position_ids", r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"),
+)
+
+ROBERTA = BERT.relative(
+    "roberta",
+    classes=("RobertaForMaskedLM", "RobertaModel"),
+    settings={
+        "vocab_size": key("vocab_size", 50265),
+        "position_offset": key("pad_token_id", 1, plus(1)),
+        "max_length": key("max_position_embeddings", 512, less("position_offset")),
+        "head_transform": "gelu",  # whatever hidden_act
+    },
+    weights={
+        "head.dense": "lm_head.dense",
+        "head.norm": "lm_head.layer_norm",
+        "head.output.weight": "lm_head.decoder.weight",
+        "head.output.bias": "lm_head.bias",
+    },
+    prefix="roberta.",
+    aliases={"lm_head.decoder.bias": "head.output.bias"},
+)

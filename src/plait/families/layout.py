@@ -1,0 +1,58 @@
+"""How one file spells its family's names: a missing prefix, older endings, repeated tensors, tensors kept aside."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one file spells its family's names: kept, so that saving back writes the names that were there."""
+
+    prefix: str = ""  # the family's own, where the file has it
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # usual name -> the older spelling in the file
+    duplicates: Mapping[str, str] = field(default_factory=dict[str, str])  # stored name -> the parameter it repeats
+    leftovers: tuple[str, ...] = ()  # stored names that fill no parameter
+
+    def spell(self, name: str, usual_prefix: str) -> str:
+        """The stored name in this file of a tensor's usual name."""
+        if name in self.renamed:
+            return self.renamed[name]
+        return self.prefix + name.removeprefix(usual_prefix) if name.startswith(usual_prefix) else name
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """The names in one file, to be found by their usual ones."""
+
+    names: frozenset[str]
+    usual_prefix: str
+    older: Mapping[str, str]  # ending -> the older one
+    prefix: str  # the usual one, or nothing
+
+    @classmethod
+    def of(cls, names: Collection[str], prefix: str, older: Mapping[str, str]) -> Spelling:
+        """Read off the names whether the prefix is there."""
+        there = any(name.startswith(prefix) for name in names)
+        return cls(frozenset(names), prefix, older, prefix if there else "")
+
+    def here(self, usual: str) -> str:
+        """A usual name under this file's prefix."""
+        return self.prefix + usual.removeprefix(self.usual_prefix) if usual.startswith(self.usual_prefix) else usual
+
+    def find(self, *usual: str) -> str | None:
+        """The first of some usual names that is in the file, as it is written there."""
+        for name in map(self.here, usual):
+            old = [name.removesuffix(new) + ending for new, ending in self.older.items() if name.endswith(new)]
+            for candidate in (name, *old):
+                if candidate in self.names:
+                    return candidate
+        return None
+
+    def bare(self, name: str) -> str:
+        """The usual name of one in the file, without its prefix."""
+        for new, ending in self.older.items():
+            if name.endswith(ending):
+                name = name.removesuffix(ending) + new
+        return name.removeprefix(self.usual_prefix)

@@ -1,0 +1,99 @@
+"""T5: no positions but a learned bias by distance, RMSNorm, scores without scale.
+
+Version 1.0 divides its logits by the square root of the width; 1.1 (and Flan) gates its FFN and has a head of its own.
+"""
+
+from typing import Any
+
+from plait.architecture import RelativeBias
+from plait.families.binding import Either
+from plait.families.family import Family
+from plait.families.operations import Fields, preferring
+from plait.families.settings import Reading, Setting, key, record
+
+WORDS = preferring("gelu_new")
+
+
+def _activation(reading: Reading) -> str:
+    word = reading.config.get("feed_forward_proj") or "relu"
+    usual = "gelu_new" if word == "gated-gelu" else word.split("-")[-1]
+    return WORDS.load(reading.config.get("dense_act_fn") or usual, reading.fields)
+
+
+def _is_gated(reading: Reading) -> bool:
+    said = reading.config.get("is_gated_act")
+    return (reading.config.get("feed_forward_proj") or "relu").startswith("gated-") if said is None else said
+
+
+def _spell(_: Any, fields: Fields) -> dict[str, Any]:
+    word = WORDS.save(fields["activation"], fields)
+    usual = "gelu" if fields["gated"] and word == "gelu_new" else word
+    proj = f"gated-{usual}" if fields["gated"] else usual
+    return {"feed_forward_proj": proj, "dense_act_fn": word, "is_gated_act": fields["gated"]}
+
+
+def _scale(reading: Reading) -> float:
+    """Version 5 writes scale_decoder_outputs; before, tie_word_embeddings = false meant no scale."""
+    said = reading.config.get("scale_decoder_outputs")
+    scaled = reading.config.get("tie_word_embeddings") is not False if said is None else said
+    return reading.fields["d_model"] ** -0.5 if scaled else 1.0
+
+
+FFN_KEYS = ("feed_forward_proj", "dense_act_fn", "is_gated_act")
+FFN = "block.{i}.layer.%s.DenseReluDense.%s"
+
+T5 = Family(
+    name="t5",
+    model_types=("t5",),
+    classes=("T5ForConditionalGeneration", "T5Model"),
+    settings={
+        "vocab_size": key("vocab_size", 32128),
+        "d_model": key("d_model", 512),
+        "d_head": key("d_kv", 64),
+        "d_ff": key("d_ff", 2048),
+        "n_encoder_layers": key("num_layers", 6),
+        "n_decoder_layers": key("num_decoder_layers", lambda fields: fields["n_encoder_layers"]),
+        "n_heads": key("num_heads", 8),
+        "norm": "rmsnorm",
+        "norm_eps": key("layer_norm_epsilon", 1e-6),
+        "relative_bias": record(
+            RelativeBias,
+            buckets=key("relative_attention_num_buckets", 32),
+            max_distance=key("relative_attention_max_distance", 128),
+        ),
+        "qkv_bias": False,
+        "output_bias": False,
+        "ffn_bias": False,
+        "attention_scale": 1.0,
+        "activation": Setting(FFN_KEYS, _activation, _spell),
+        "gated": Setting(FFN_KEYS, _is_gated, _spell),
+        "logit_scale": Setting(("scale_decoder_outputs",), _scale, lambda v, _: {"scale_decoder_outputs": v != 1.0}),
+    },
+    weights={
+        "embedding.tokens": "shared",
+        "{tower}.layers.{i}.attention.{query,key,value,output}": "{tower}.block.{i}.layer.0.SelfAttention.{q,k,v,o}",
+        "{tower}.layers.{i}.attention.relative_bias": "{tower}.block.{i}.layer.0.SelfAttention.relative_attention_bias",
+        "{tower}.layers.{i}.attention_norms.before": "{tower}.block.{i}.layer.0.layer_norm",
+        "decoder.layers.{i}.cross.{query,key,value,output}": "decoder.block.{i}.layer.1.EncDecAttention.{q,k,v,o}",
+        "decoder.layers.{i}.cross_norms.before": "decoder.block.{i}.layer.1.layer_norm",
+        "encoder.layers.{i}.ffn.gate": "encoder." + FFN % (1, "wi_0"),
+        "encoder.layers.{i}.ffn.up": Either("gated", "encoder." + FFN % (1, "wi_1"), "encoder." + FFN % (1, "wi")),
+        "encoder.layers.{i}.ffn.down": "encoder." + FFN % (1, "wo"),
+        "encoder.layers.{i}.ffn_norms.before": "encoder.block.{i}.layer.1.layer_norm",
+        "decoder.layers.{i}.ffn.gate": "decoder." + FFN % (2, "wi_0"),
+        "decoder.layers.{i}.ffn.up": Either("gated", "decoder." + FFN % (2, "wi_1"), "decoder." + FFN % (2, "wi")),
+        "decoder.layers.{i}.ffn.down": "decoder." + FFN % (2, "wo"),
+        "decoder.layers.{i}.ffn_norms.before": "decoder.block.{i}.layer.2.layer_norm",
+        "{tower}.norm": "{tower}.final_layer_norm",
+        "head.output": "lm_head",
+    },
+    tied=None,
+    aliases={f"{tower}.embed_tokens.weight": "embedding.tokens.weight" for tower in ("encoder", "decoder")},
+    leftovers=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+    synonyms={
+        "hidden_size": "d_model",
+        "num_attention_heads": "num_heads",
+        "num_hidden_layers": "num_layers",
+        "head_dim": "d_kv",
+    },
+)
