@@ -103,7 +103,7 @@ def saying(tokens: Sequence[int], n_prompt: int = 1, architecture: Architecture 
 class ToyTokenizer:
     """Pieces of bytes; "▁" opens a word and shows as a space, except at the very start of a text."""
 
-    chat_template = None
+    chat_template = target = None
 
     def __init__(
         self,
@@ -130,18 +130,21 @@ class ToyTokenizer:
         text = b"".join(self.pieces[i] for i in ids if i not in self.special_ids).decode(errors="replace")
         return text.replace("▁", " ").removeprefix(" " if text.startswith("▁") else "")
 
-    def stream(self) -> Any:
-        return _Detokenizer(self)
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def stream(self, skip_specials: bool = False, *, continues: bool = False) -> Any:
+        return _Detokenizer(self, skip_specials, continues)
 
 
 class _Detokenizer:
-    def __init__(self, tokenizer: ToyTokenizer) -> None:
-        self.tokenizer, self.started = tokenizer, False
+    def __init__(self, tokenizer: ToyTokenizer, skip_specials: bool, continues: bool) -> None:
+        self.tokenizer, self.started = tokenizer, continues
+        self.hidden = tokenizer.special_ids if skip_specials else ()
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token: int) -> str:
-        pieces = self.tokenizer.pieces  # a model's table may have more rows than the vocabulary
-        return self._show(self.decoder.decode(pieces[token] if token < len(pieces) else b""))
+        return "" if token in self.hidden else self._show(self.decoder.decode(self.tokenizer.pieces[token]))
 
     def flush(self) -> str:
         return self._show(self.decoder.decode(b"", final=True))

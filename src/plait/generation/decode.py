@@ -88,7 +88,7 @@ def decode(
     the likeliest tokens are reported with each.
     """
     rows = [
-        _Row(i, r, settings, Transcript(tokenizer, settings.stop, () if echo else r.tokens))
+        _Row(i, r, settings, Transcript(tokenizer, settings.stop, () if echo or r.source is not None else r.tokens))
         for i, r in enumerate(requests)
     ]
     longest = max(len(r.tokens) for r in requests)

@@ -115,7 +115,8 @@ def _begin(
     check_limits(**limits)
     _check_count("alternatives", alternatives, 0)
     _check_count("prefill_chunk", 1 if chunk is None else chunk, 1)
-    settings = settle(rules, tokenizer, architecture.vocab_size, **wishes)
+    writer = tokenizer if tokenizer is None or tokenizer.target is None else tokenizer.target
+    settings = settle(rules, writer, architecture.vocab_size, **wishes)
 
     bos = rules.bos if rules.bos is not None or tokenizer is None else tokenizer.bos
     vocab_size = architecture.source_vocab_size if architecture.kind == "encoder-decoder" else architecture.vocab_size
@@ -144,7 +145,7 @@ def _begin(
         runner,
         requests,
         settings,
-        tokenizer=tokenizer,
+        tokenizer=writer,
         preallocate=declared,
         chunk=chunk,
         echo=echo,

@@ -21,8 +21,11 @@ class Transcript:
 
     def __init__(self, tokenizer: Tokenizer | None, stops: Sequence[str] = (), context: Sequence[int] = ()) -> None:
         self._stops = StopStrings(stops)
-        self._hidden = frozenset[int]() if tokenizer is None else tokenizer.special_ids
-        self._detokenizer = None if tokenizer is None else tokenizer.stream()
+        self._rows = 0 if tokenizer is None else len(tokenizer)
+        self._detokenizer = None
+        if tokenizer is not None:
+            said = any(token not in tokenizer.special_ids for token in context[:-_CONTEXT])
+            self._detokenizer = tokenizer.stream(skip_specials=True, continues=said)
         self.length = 0  # characters decoded so far, shown or held back
         for token in context[-_CONTEXT:]:
             self._decode(token)
@@ -52,4 +55,5 @@ class Transcript:
         return shown if self.stopped else shown + self._stops.close()
 
     def _decode(self, token: int) -> str:
-        return "" if self._detokenizer is None or token in self._hidden else self._detokenizer.push(token)
+        # A model's table is often padded to more rows than the vocabulary has; those ids have no text.
+        return "" if self._detokenizer is None or token >= self._rows else self._detokenizer.push(token)
