@@ -33,6 +33,7 @@ class ChatTemplate:
         given = {"messages": messages, "add_generation_prompt": add_generation_prompt, **variables}
         return render(source, known | given, self.limits)
 
-    def writes(self, string: str) -> bool:
-        """Whether the template's source contains the string: what it writes is control, not text."""
-        return string in self.source or string in (self.tool_use or "")
+    def controls(self, token: str) -> bool:
+        """Whether a token that is not marked special is control here: the template writes it, and it is no word."""
+        written = token in self.source or token in (self.tool_use or "")
+        return written and bool(token.strip()) and not token.isalnum()

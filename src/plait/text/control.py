@@ -1,7 +1,8 @@
 """Control strings in a user's text stay text: they are marked before a template renders, and told apart after.
 
-A template may trim, split or drop what it is given, so a mark is one private character on either side of each control
-string in the user's values, one that occurs nowhere in them. What is rendered unmarked was written by the template.
+A template may trim, split or join what it is given, so a mark is one private character, which occurs nowhere in the
+user's values: one on either side of each control string in them, and one after a value's end that begins a control
+string, lest what follows complete it. What is rendered unmarked was written by the template.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ _PRIVATE = (0xE000, 0xF8FF)  # the private use area: characters that mean nothin
 def mark_control(values: T, control: Iterable[str]) -> tuple[Marks | None, T]:
     """``values`` with every control string in every string of it marked, and the marks; None where there was none."""
     strings = list(_strings(values))
-    pattern = _any_of(control)
+    pattern = re.compile(f"({_any_of(control).pattern})|(?:{_beginning_of(control)})(?=\\s*\\Z)")
     if not any(pattern.search(string) for string in strings):
         return None, values
     taken = set().union(*strings)
     start, end = [character for code in range(*_PRIVATE) if (character := chr(code)) not in taken][:2]
-    return (start, end), _map_strings(values, lambda string: pattern.sub(f"{start}\\g<0>{end}", string))
+
+    def marked(match: re.Match[str]) -> str:
+        return f"{start if match[1] else ''}{match[0]}{end}"
+
+    return (start, end), _map_strings(values, lambda string: pattern.sub(marked, string))
 
 
 def control_parts(text: str, control: Mapping[str, int], marks: Marks) -> list[str | int]:
@@ -62,11 +67,17 @@ def _any_of(control: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, strings)) or "(?!)")
 
 
+def _beginning_of(control: Iterable[str]) -> str:
+    beginnings = {string[:length] for string in control for length in range(1, len(string))}
+    return "|".join(map(re.escape, sorted(beginnings, key=len, reverse=True))) or "(?!)"
+
+
 def _strings(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for item in cast("Mapping[Any, Any]", value).values():
+        for key, item in cast("Mapping[Any, Any]", value).items():
+            yield from _strings(key)
             yield from _strings(item)
     elif isinstance(value, (list, tuple)):
         for item in cast("Sequence[Any]", value):
@@ -77,7 +88,8 @@ def _map_strings(value: Any, change: Any) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _map_strings(item, change) for key, item in cast("Mapping[Any, Any]", value).items()}
+        items = cast("Mapping[Any, Any]", value).items()
+        return {_map_strings(key, change): _map_strings(item, change) for key, item in items}
     if isinstance(value, (list, tuple)):
         return [_map_strings(item, change) for item in cast("Sequence[Any]", value)]
     return value

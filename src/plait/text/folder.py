@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
@@ -15,8 +14,9 @@ from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE, Conve
 from plait.text.error import TokenizerError
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
-from plait.text.settings import Settings, added_tokens, read_json
+from plait.text.settings import Settings, read_json
 from plait.text.tokenizer import Tokenizer
+from plait.text.wire import PieceType, pieces_of_type
 
 _FILES = (
     "tokenizer.json",
@@ -58,12 +58,7 @@ def _tokenizer_json(folder: Path) -> Tokenizer:
         library = Library.from_file(str(path))
     except Exception as error:
         raise TokenizerError(f"{path}: the tokenizers library cannot read it ({error}).") from None
-    tokenizer = _over_library(settings, library, settings.names(), specials_of(library))
-    if not settings.switches_specials():
-        return tokenizer
-    roles = tokenizer.named
-    bos, eos = (settings.config.get(f"add_{role}_token") and roles.get(role) for role in ("bos", "eos"))
-    return _around(tokenizer, (bos,) if isinstance(bos, int) else (), (eos,) if isinstance(eos, int) else ())
+    return _over_library(settings, library, settings.names())
 
 
 def _byte_level(folder: Path) -> Tokenizer:
@@ -80,7 +75,7 @@ def _byte_level(folder: Path) -> Tokenizer:
     library = byte_level(vocab, [(left, right) for left, right in pairs], convention.pre, add_prefix_space=space)
     if convention.mask_takes_space and names.get("mask") in vocab:
         library.add_tokens([AddedToken(names["mask"], lstrip=True, special=True, normalized=False)])
-    return _over_library(settings, library, {role: name for role, name in names.items()}, convention)
+    return _over_library(settings, library, names, convention)
 
 
 def _word_piece(folder: Path) -> Tokenizer:
@@ -102,33 +97,25 @@ def _word_piece(folder: Path) -> Tokenizer:
 
 
 def _over_library(
-    settings: Settings,
-    library: Library,
-    names: Mapping[str, str],
-    around: Convention | tuple[tuple[int, ...], tuple[int, ...]],
+    settings: Settings, library: Library, names: Mapping[str, str], convention: Convention | None = None
 ) -> Tokenizer:
     for id, token in settings.added().items():
-        if library.token_to_id(token.content) is None or isinstance(around, Convention):
-            library.add_tokens([token])
+        library.add_tokens([token])
         if library.token_to_id(token.content) != id:
             raise TokenizerError(
                 f"{settings.folder}: the added token {token.content!r} should have the id {id}, and the vocabulary "
                 f"gives it {library.token_to_id(token.content)}."
             )
+    implied = (name for name in names.values() if library.token_to_id(name) is not None)
     known = {token.content for token in library.get_added_tokens_decoder().values()}
-    named_here = [*names.values(), *settings.special_names()]
-    said = set(settings.special_names())
-    library.add_tokens(
-        added_tokens(
-            name for name in named_here if name not in known and (name in said or library.token_to_id(name) is not None)
-        )
-    )
-    template = settings.chat_template()
+    special = [name for name in dict.fromkeys((*implied, *settings.special_names())) if name not in known]
+    library.add_tokens([AddedToken(name, special=True, normalized=False) for name in special])
+    template = settings.chat_template(names)
     added = [token.content for token in library.get_added_tokens_decoder().values()]
-    control = [name for name in added if name.strip() and template is not None and template.writes(name)]
+    control = [name for name in added if template is not None and template.controls(name)]
     segmenter = LibrarySegmenter(library, control)
     named = {role: id for role, name in names.items() if (id := library.token_to_id(name)) is not None}
-    prefix, suffix = settings.around(around, named) if isinstance(around, Convention) else around
+    prefix, suffix = settings.around(convention, named) or specials_of(library)
     return Tokenizer(
         segmenter=segmenter,
         write=_copier(settings.folder),
@@ -140,38 +127,38 @@ def _over_library(
     )
 
 
-def _around(tokenizer: Tokenizer, prefix: tuple[int, ...], suffix: tuple[int, ...]) -> Tokenizer:
-    import dataclasses
-
-    return dataclasses.replace(tokenizer, prefix=prefix, suffix=suffix)
-
-
 def _pieces(path: Path) -> Tokenizer:
     settings = Settings(path.parent)
     default = "T5Tokenizer" if path.name == "spiece.model" else "LlamaTokenizer"
     convention = settings.convention(PIECES, default, path.name)
     model = path.read_bytes()
-    template = settings.chat_template()
     names = settings.names(convention.names)
-    listed = {token.content: id for id, token in settings.added().items()}
-    each = bool(settings.config.get("legacy", convention.prefix_each)) or convention.prefix_each
-    plain = PieceSegmenter(model)
-    sentinels = int(settings.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0
-    count = plain.size
-    if plain.id("<extra_id_0>") is None:
-        listed |= {f"<extra_id_{i}>": count + sentinels - 1 - i for i in range(sentinels)}
-    outside = {name: id for name, id in listed.items() if plain.id(name) is None}
-    inside = [name for name in (*names.values(), *settings.special_names(), *listed) if plain.id(name) is not None]
-    segmenter = PieceSegmenter(model, added=outside, control=inside, prefix_each=each)
+    template = settings.chat_template(names)
+    listed = settings.added()
+    control = [
+        *names.values(),
+        *settings.special_names(),
+        *(token.content for token in listed.values() if token.special),
+    ]
+    if template is not None:
+        control += [name for name in pieces_of_type(model, PieceType.USER_DEFINED) if template.controls(name)]
+    segmenter = PieceSegmenter(
+        model,
+        added={token.content: id for id, token in listed.items()},
+        sentinels=int(settings.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0,
+        control=control,
+        prefix_each=convention.prefix_each or bool(settings.config.get("legacy", False)),
+    )
     named = {role: id for role, name in names.items() if (id := segmenter.id(name)) is not None}
-    prefix, suffix = settings.around(convention, named)
+    prefix, suffix = settings.around(convention, named) or ((), ())
+    plain = {id for id, token in listed.items() if not token.special}
     return Tokenizer(
         segmenter=segmenter,
         write=_copier(path.parent, path.name),
         prefix=prefix,
         suffix=suffix,
         named=named,
-        special_ids=frozenset([*segmenter.control.values(), *named.values()]),
+        special_ids=frozenset(segmenter.control.values()) - plain | frozenset(named.values()),
         chat_template=template,
     )
 
@@ -183,7 +170,7 @@ def _marian(folder: Path) -> Tokenizer:
     vocab = _vocab(folder / "vocab.json")
     special = [*names.values(), *settings.special_names()]
     named = {role: vocab[name] for role, name in names.items() if name in vocab}
-    prefix, suffix = settings.around(convention, named)
+    prefix, suffix = settings.around(convention, named) or ((), ())
 
     def side(name: str, vocab: Mapping[str, int], target: Tokenizer | None = None) -> Tokenizer:
         model = (folder / name).read_bytes()
@@ -222,15 +209,11 @@ def _copier(folder: Path, *more: str) -> Callable[[Path], None]:
     return copy
 
 
-def _named_pieces(name: str, folder: Path) -> Tokenizer:
-    return _pieces(folder / name)
-
-
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Path], Tokenizer]], ...] = (
     (("tokenizer.json",), _tokenizer_json),
     (("source.spm", "target.spm", "vocab.json"), _marian),
     (("vocab.json", "merges.txt"), _byte_level),
     (("vocab.txt",), _word_piece),
-    (("spiece.model",), partial(_named_pieces, "spiece.model")),
-    (("tokenizer.model",), partial(_named_pieces, "tokenizer.model")),
+    (("spiece.model",), lambda folder: _pieces(folder / "spiece.model")),
+    (("tokenizer.model",), lambda folder: _pieces(folder / "tokenizer.model")),
 )

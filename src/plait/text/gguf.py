@@ -74,7 +74,7 @@ class _Metadata:
             token
             for token, type in zip(self.tokens, self.types, strict=True)
             if type == PieceType.CONTROL
-            or (type == PieceType.USER_DEFINED and token.strip() and template is not None and template.writes(token))
+            or (type == PieceType.USER_DEFINED and template is not None and template.controls(token))
         ]
 
     def around(self, bos: bool, eos: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Library
 
+from plait.text.control import split_control
 from plait.text.error import TokenizerError
 from plait.text.spelling import separates, spelling
 
@@ -31,6 +32,7 @@ class LibrarySegmenter:
         self.size = max([library.get_vocab_size(with_added_tokens=True), *(id + 1 for id in added)])
         self.special_ids = frozenset(id for id, token in added.items() if token.special)
         self.control = {token.content: id for id, token in added.items() if token.special or token.content in control}
+        self._names = {id: string for string, id in self.control.items()}
         # An added token is spelled in its own characters, unless the vocabulary has it too, in the vocabulary's.
         self._literal: dict[int, bytes] = {
             id: token.content.encode()
@@ -45,11 +47,15 @@ class LibrarySegmenter:
 
     def segment_parts(self, parts: Sequence[str | int]) -> list[int]:
         """The ids of plain text, where no string is control, and of control ids between."""
-        if all(isinstance(part, str) and not self._spells_control(part) for part in parts):
-            return self.segment("".join(map(str, parts)))
+        text = self._written(parts, self._names)
+        if split_control(text, self.control) == list(parts):
+            return self.segment(text)
         twin, aliases = self._twin
-        text = "".join(part if isinstance(part, str) else aliases[part] for part in parts)
-        return twin.encode(text, add_special_tokens=False).ids
+        return twin.encode(self._written(parts, aliases), add_special_tokens=False).ids
+
+    @staticmethod
+    def _written(parts: Sequence[str | int], names: Mapping[int, str]) -> str:
+        return "".join(names[part] if isinstance(part, int) else part for part in parts)
 
     def token(self, id: int) -> str | None:
         """The vocabulary's own spelling of an id."""
@@ -63,9 +69,6 @@ class LibrarySegmenter:
         """The bytes that an id adds to a text."""
         literal = self._literal.get(id)
         return self._spelling(self.library.id_to_token(id) or "", first) if literal is None else literal
-
-    def _spells_control(self, text: str) -> bool:
-        return any(string in text for string in self.control)
 
     @cached_property
     def _twin(self) -> tuple[Library, dict[int, str]]:

@@ -18,7 +18,8 @@ _SPACE = "▁"
 class PieceSegmenter:
     """A sentencepiece model as a :class:`~plait.text.tokenizer.Segmenter`; its ids are the model's.
 
-    ``added``: names and ids beyond the model's, all control. ``control``: names in the model that count as control,
+    ``added``: names and ids beyond the model's, all control. ``sentinels``: so many ``<extra_id_i>`` are added too,
+    numbered down from the end, where the model has none (T5). ``control``: names in the model that count as control,
     though it would cut text into them. ``prefix_each``: the space the model puts before a text is put before each
     stretch of text between control ids, not before the first alone.
     """
@@ -28,23 +29,28 @@ class PieceSegmenter:
         model: bytes,
         *,
         added: Mapping[str, int] | None = None,
+        sentinels: int = 0,
         control: Collection[str] = (),
         prefix_each: bool = False,
     ) -> None:
-        self._first = processor = _processor(model)
-        ids = range(processor.get_piece_size())
-        self._tokens: dict[int, str] = dict(zip(ids, processor.IdToPiece(list(ids)), strict=True))
-        stored = {id for id, is_control in zip(ids, processor.IsControl(list(ids)), strict=True) if is_control}
-        named = {id for name in control if (id := processor.PieceToId(name)) != processor.unk_id()}
-        if named - stored:
-            names = {self._tokens[id] for id in named}
-            model = retyped(model, lambda piece, type: PieceType.CONTROL if piece in names else type)
-            self._first = _processor(model)
-        self._tokens |= {id: name for name, id in (added or {}).items()}
-        self.control = {self._tokens[id]: id for id in sorted(stored | named)} | dict(added or {})
-        self._unknown = processor.unk_id()
+        processor = _processor(model)
+        ids = list(range(processor.GetPieceSize()))
+        stored: dict[str, int] = dict(zip(processor.IdToPiece(ids), ids, strict=True))
+        fixed = {name for name, is_control in zip(stored, processor.IsControl(ids), strict=True) if is_control}
+        named = {name for name in control if name in stored and stored[name] != processor.unk_id()}
+        if not named <= fixed:
+            model = retyped(model, named, PieceType.CONTROL)
+            processor = _processor(model)
+        last = len(ids) + sentinels - 1
+        extra = {f"<extra_id_{index}>": last - index for index in range(sentinels) if "<extra_id_0>" not in stored}
+        extra |= {name: id for name, id in (added or {}).items() if name not in stored}
         self.model = model
+        self.control = {name: stored[name] for name in stored if name in fixed | named} | extra
+        self._ids = stored | extra
+        self._tokens = {id: name for name, id in self._ids.items()}
         self.size = max(self._tokens) + 1
+        self._unknown = processor.unk_id()
+        self._first = processor
         self._drops_space = processor.Normalize("a").startswith(_SPACE)
         self._prefix_each = prefix_each or not self._drops_space
 
@@ -71,10 +77,6 @@ class PieceSegmenter:
     def id(self, token: str) -> int | None:
         """The id spelled so in the vocabulary."""
         return self._ids.get(token)
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {token: id for id, token in self._tokens.items()}
 
     def spell(self, id: int, first: bool) -> bytes:
         """The bytes that an id adds to a text."""

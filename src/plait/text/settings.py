@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from plait.text.chat_template import ChatTemplate
 from plait.text.conventions import CLASS_OF, ROLES, Convention
 from plait.text.error import TokenizerError
 
+_Around = tuple[tuple[int, ...], tuple[int, ...]]
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
@@ -70,21 +71,25 @@ class Settings:
             more += value.values() if isinstance(value, Mapping) else value
         return [*self.names().values(), *(name for token in more if (name := _content(token)) is not None)]
 
-    def around(self, convention: Convention, named: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The ids before and after a text, by the class and what the files switch."""
-        before = self._switched(convention.before, "bos")
-        after = self._switched(convention.after, "eos")
+    def around(self, convention: Convention | None, named: Mapping[str, int]) -> _Around | None:
+        """The ids before and after a text: what the files switch, else what the class implies; None if neither says."""
+        switched = {role: self.config.get(f"add_{role}_token") for role in ("bos", "eos")}
+        if convention is None and not any(switch is not None for switch in switched.values()):
+            return None
+        before, after = (convention.before, convention.after) if convention is not None else ((), ())
+        if switched["bos"] is not None and before in ((), ("bos",)):
+            before = ("bos",) if switched["bos"] and "bos" in named else ()
+        if switched["eos"] is not None and after in ((), ("eos",)):
+            after = ("eos",) if switched["eos"] and "eos" in named else ()
         missing = [role for role in (*before, *after) if role not in named]
         if missing:
-            raise TokenizerError(f"{self.folder}: the {missing[0]} token is to be added, and the vocabulary has none.")
+            raise TokenizerError(
+                f"{self.folder}: the {missing[0]} token goes around texts, and the vocabulary has none."
+            )
         return tuple(named[role] for role in before), tuple(named[role] for role in after)
 
-    def switches_specials(self) -> bool:
-        """Whether the files themselves say which of BOS and EOS go around a text."""
-        return any(self.config.get(f"add_{role}_token") is not None for role in ("bos", "eos"))
-
-    def chat_template(self) -> ChatTemplate | None:
-        """The folder's chat template: its own file, or what tokenizer_config.json holds."""
+    def chat_template(self, names: Mapping[str, str]) -> ChatTemplate | None:
+        """The folder's chat template, its own file or what tokenizer_config.json holds; ``names``: role to token."""
         source: Any = self.config.get("chat_template")
         own = self.folder / "chat_template.json"
         if own.is_file():
@@ -103,7 +108,7 @@ class Settings:
             return None
         if "default" not in named:
             raise TokenizerError(f"{self.folder}: of the chat templates {', '.join(named)} none is called 'default'.")
-        tokens = {f"{role}_token": name for role, name in self.names().items()}
+        tokens = {f"{role}_token": name for role, name in names.items()}
         return ChatTemplate(source=named["default"], tool_use=named.get("tool_use"), tokens=tokens)
 
     def _said(self, key: str, default: str | None) -> str | None:
@@ -111,12 +116,6 @@ class Settings:
             if key in file:
                 return _content(file[key])
         return default
-
-    def _switched(self, roles: tuple[str, ...], role: str) -> tuple[str, ...]:
-        switch = self.config.get(f"add_{role}_token")
-        if switch is None or bool(switch) == (role in roles) or roles not in ((), (role,)):
-            return roles
-        return (role,) if switch else ()
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -130,11 +129,6 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TokenizerError(f"{path}: it holds a {type(value).__name__}, and an object is needed.")
     return value
-
-
-def added_tokens(names: Iterable[str]) -> list[AddedToken]:
-    """Special tokens of these names."""
-    return [AddedToken(name, special=True, normalized=False) for name in dict.fromkeys(names)]
 
 
 def _content(token: Any) -> str | None:

@@ -6,7 +6,7 @@ Field numbers are those of sentencepiece_model.proto. A message that is appended
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import IntEnum
 
 _VARINT, _BYTES, _FIXED32 = 0, 2, 5
@@ -46,18 +46,28 @@ def without_dummy_prefix(model: bytes) -> bytes:
     return model + _bytes(_NORMALIZER, _integer(_DUMMY_PREFIX, 0))
 
 
-def retyped(model: bytes, change: Callable[[str, int], int]) -> bytes:
-    """The model with ``change(piece, type)`` as the type of every piece."""
+def retyped(model: bytes, names: Collection[str], type: int) -> bytes:
+    """The model with the pieces of these names given another type."""
     changed: list[bytes] = []
     for number, start, body, end in _fields(model):
-        if number == _PIECES:
-            inner = {field: model[first:last] for field, _, first, last in _fields(model, body, end)}
-            piece = inner[_PIECE].decode()
-            type = _read_varint(inner[_TYPE], 0)[0] if _TYPE in inner else PieceType.NORMAL
-            changed.append(_bytes(_PIECES, model[body:end] + _integer(_TYPE, change(piece, type))))
-        else:
-            changed.append(model[start:end])
+        field = model[start:end]
+        if number == _PIECES and _piece(model, body, end)[0] in names:
+            field = _bytes(_PIECES, model[body:end] + _integer(_TYPE, type))
+        changed.append(field)
     return b"".join(changed)
+
+
+def pieces_of_type(model: bytes, type: int) -> list[str]:
+    """The pieces of a type."""
+    pieces = (_piece(model, body, end) for number, _, body, end in _fields(model) if number == _PIECES)
+    return [piece for piece, its_type in pieces if its_type == type]
+
+
+def _piece(model: bytes, start: int, end: int) -> tuple[str, int]:
+    inner = {number: (first, last) for number, _, first, last in _fields(model, start, end)}
+    first, last = inner[_PIECE]
+    type = _read_varint(model, inner[_TYPE][0])[0] if _TYPE in inner else PieceType.NORMAL
+    return model[first:last].decode(), type
 
 
 def _fields(message: bytes, position: int = 0, end: int | None = None) -> Iterable[tuple[int, int, int, int]]:
