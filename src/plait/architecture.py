@@ -137,8 +137,8 @@ class RelativeBias:
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoid:
-    """The fixed table of Vaswani et al. 2017 (3.5): ``interleaved`` is the paper's sin, cos, sin, cos; ``halves`` is all
-    sines, then all cosines. The exponent's denominator is d/2 in the paper, d/2 - 1 in fairseq."""
+    """The fixed table of Vaswani et al. 2017 (3.5): ``interleaved`` is the paper's sin, cos, sin, cos; ``halves`` is
+    all sines, then all cosines. The exponent's denominator is d/2 in the paper, d/2 - 1 in fairseq."""
 
     layout: Literal["interleaved", "halves"] = "interleaved"
     denominator: Literal["half", "half_minus_one"] = "half"
@@ -175,6 +175,14 @@ class EncoderDifferences:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Layer:
+    """What one layer sees and how it turns: a ``LayerType`` with the rotation resolved."""
+
+    window: int | None
+    rope: Rope | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tower:
     """One stack with every choice resolved: what ``model/stack.py`` and the account build from."""
 
@@ -187,12 +195,17 @@ class Tower:
     causal: bool
     cross: bool  # a decoder that attends to an encoder
     attention_scale: float
-    layers: tuple[LayerType, ...]  # one per layer; rope is a Rope or None, never "shared"
+    layers: tuple[Layer, ...]  # one per layer
 
     @property
     def group(self) -> int:
         """Query heads for each key and value head."""
         return self.n_heads // self.n_kv_heads
+
+
+def _derived() -> Any:
+    """The default of a field that follows from others; see ``DERIVED``."""
+    return dataclasses.field(default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,19 +219,19 @@ class Architecture:
     d_ff: int
     n_encoder_layers: int = 0
     n_decoder_layers: int = 0
-    n_kv_heads: int | None = None  # derived: n_heads
-    d_head: int | None = None  # derived: d_model / n_heads
+    n_kv_heads: int = _derived()  # derived: n_heads
+    d_head: int = _derived()  # derived: d_model / n_heads
     max_length: int | None = None  # longest row there are positions for; None: no limit of its own
     encoder: EncoderDifferences | None = None
 
     # Normalisation: merge(skip_scale * x + residual_scale * after(f(before(x))))
     norm: Norm = "layernorm"
     norm_eps: float = 1e-5
-    norm_bias: bool | None = None  # derived: True for layernorm
+    norm_bias: bool = _derived()  # derived: True for layernorm
     norm_weight: NormWeight = "plain"
     norm_placement: NormPlacement = "pre"
     parallel: Parallel = "none"  # attention and FFN side by side, with one norm (shared) or two (separate)
-    final_norm: bool | None = None  # derived: every placement but post
+    final_norm: bool = _derived()  # derived: every placement but post
     skip_scale: float = 1.0  # DeepNorm's alpha (Wang et al. 2022)
     residual_scale: float = 1.0
 
@@ -234,7 +247,7 @@ class Architecture:
     qkv_bias: bool = True
     output_bias: bool = True
     qk_norm: QKNorm | None = None
-    attention_scale: float | None = None  # derived: d_head ** -0.5
+    attention_scale: float = _derived()  # derived: d_head ** -0.5
     attention_softcap: float | None = None
     qkv_clip: float | None = None
 
@@ -244,7 +257,7 @@ class Architecture:
     ffn_bias: bool = True
 
     # Embedding
-    d_embedding: int | None = None  # derived: d_model; otherwise a projection follows the tables
+    d_embedding: int = _derived()  # derived: d_model; otherwise a projection follows the tables
     embedding_scale: float = 1.0
     embedding_norm: bool = False
     token_types: int = 0
@@ -263,8 +276,8 @@ class Architecture:
             self._require(name, getattr(self, name) >= 1, "give at least 1")
         if self.n_encoder_layers < 0 or self.n_decoder_layers < 0 or self.n_encoder_layers + self.n_decoder_layers == 0:
             raise ArchitectureError(
-                f"n_encoder_layers, n_decoder_layers: {self.n_encoder_layers} and {self.n_decoder_layers} leave no tower; "
-                "give at least one of them a positive number."
+                f"n_encoder_layers, n_decoder_layers: {self.n_encoder_layers} and {self.n_decoder_layers} leave no "
+                "tower; give at least one of them a positive number."
             )
         if self.d_head is None and self.d_model % self.n_heads:
             raise ArchitectureError(
@@ -319,7 +332,7 @@ class Architecture:
                 "max_length: learned positions need a table; give the longest row as a positive integer."
             )
         if self.position == "sinusoidal":
-            self._require("d_model", self.d_embedding % 2 == 0, "sinusoids need an even width")  # type: ignore[operator]
+            self._require("d_model", self.d_embedding % 2 == 0, "sinusoids need an even width")
         self._require(
             "sinusoid",
             (self.sinusoid is not None) == (self.position == "sinusoidal"),
@@ -359,28 +372,29 @@ class Architecture:
     def _check_tower(self, tower: Tower) -> None:
         if tower.n_heads % tower.n_kv_heads:
             raise ArchitectureError(
-                f"n_kv_heads: {tower.n_kv_heads} does not divide the {tower.n_heads} heads of the {tower.name}; choose a divisor."
+                f"n_kv_heads: {tower.n_kv_heads} does not divide the {tower.n_heads} heads of the {tower.name}; "
+                "choose a divisor."
             )
         if len(self.layer_types) > max(t.n_layers for t in self.towers):
             raise ArchitectureError(
-                f"layer_types: {len(self.layer_types)} types for {tower.n_layers} layers; give at most one for each layer."
+                f"layer_types: {len(self.layer_types)} types for {tower.n_layers} layers; give at most one for each."
             )
         for layer in tower.layers:
             rope = layer.rope
-            if not isinstance(rope, Rope):
+            if rope is None:
                 continue
             if self.position != "rope":
                 raise ArchitectureError("layer_types.rope: a rotation needs position 'rope'.")
             dim = rope.dim or tower.d_head
             if dim > tower.d_head or dim % 2:
                 raise ArchitectureError(
-                    f"rope.dim: {dim} dimensions cannot turn in a head of {tower.d_head}; give an even number up to that."
+                    f"rope.dim: {dim} dimensions cannot turn in a head of {tower.d_head}; give an even number to that."
                 )
             scaling = rope.scaling
             for factors in (scaling.short_factor, scaling.long_factor) if scaling else ():
                 if factors is not None and len(factors) != dim // 2:
                     raise ArchitectureError(
-                        f"rope.scaling: {len(factors)} factors for {dim // 2} pairs of dimensions; give one for each pair."
+                        f"rope.scaling: {len(factors)} factors for {dim // 2} pairs of dimensions; give one for each."
                     )
 
     # What follows from the fields
@@ -409,24 +423,21 @@ class Architecture:
         n_layers = getattr(self, f"n_{name}_layers")
         own = self.encoder if name == "encoder" and self.encoder is not None else EncoderDifferences()
         n_heads = own.n_heads or self.n_heads
-        d_head = own.d_head or typing.cast(int, self.d_head)
+        d_head = own.d_head or self.d_head
         kinds = [
-            dataclasses.replace(kind, rope=self.rope) if kind.rope == "shared" else kind
+            Layer(window=kind.window, rope=self.rope if kind.rope == "shared" else kind.rope)
             for kind in self.layer_types or (LayerType(),)
         ]
         return Tower(
             name=name,
             n_layers=n_layers,
             n_heads=n_heads,
-            n_kv_heads=own.n_kv_heads
-            or (n_heads if self.n_kv_heads == self.n_heads else typing.cast(int, self.n_kv_heads)),
+            n_kv_heads=own.n_kv_heads or (n_heads if self.n_kv_heads == self.n_heads else self.n_kv_heads),
             d_head=d_head,
             d_ff=own.d_ff or self.d_ff,
             causal=name == "decoder",
             cross=name == "decoder" and self.kind == "encoder-decoder",
-            attention_scale=d_head**-0.5
-            if self._is_derived("attention_scale")
-            else typing.cast(float, self.attention_scale),
+            attention_scale=d_head**-0.5 if self._is_derived("attention_scale") else self.attention_scale,
             layers=tuple(kinds[i % len(kinds)] for i in range(n_layers)),
         )
 
@@ -585,6 +596,8 @@ def _check_types(record: Any, path: str) -> None:
     hints = _hints(type(record))
     for f in dataclasses.fields(record):
         value, hint = getattr(record, f.name), hints[f.name]
+        if value is None and isinstance(record, Architecture) and f.name in DERIVED:
+            continue
         if (
             isinstance(value, int)
             and not isinstance(value, bool)

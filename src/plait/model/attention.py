@@ -42,8 +42,8 @@ class Sight:
 
 
 class Attention(Part):
-    """``softmax(cap(scale * Q K^T) + bias) V``, heads side by side (Vaswani et al. 2017, eq. 1); grouped keys and values
-    (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2)."""
+    """``softmax(cap(scale * Q K^T) + bias) V``, heads side by side (Vaswani et al. 2017, eq. 1); grouped keys and
+    values (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2)."""
 
     sites = ("queries", "keys", "values", "scores", "pattern", "mix")
 

@@ -13,8 +13,8 @@ from plait.model.sites import Part
 
 
 class Block(Part):
-    """One layer. Every sublayer f does ``x = merge(skip * x + after(f(before(x))))`` with the norms its slots hold; in a
-    parallel block attention and feed-forward read the same x (GPT-J), through one norm or two."""
+    """One layer. Every sublayer f does ``x = merge(skip * x + after(f(before(x))))`` with the norms its slots hold; in
+    a parallel block attention and feed-forward read the same x (GPT-J), through one norm or two."""
 
     def __init__(self, a: Architecture, tower: Tower, index: int) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Block(Part):
     def forward(
         self, x: Tensor, sight: Sight, memory: Tensor | None, across: Sight | None, cache: Cache | None
     ) -> Tensor:
-        """``(b, n, d_model)`` -> the same. ``memory`` ``(b, m, d_model)`` is what an encoder left; a cache keeps its keys."""
+        """``(b, n, d_model)`` -> the same. ``memory`` ``(b, m, d_model)`` is an encoder's; a cache keeps its keys."""
         entered = self.attention_norms.enter(x)
         branch = self.site("attention_branch", self.attention_norms.branch(self._attend(entered, sight, cache)))
         if self.parallel != "none":

@@ -1,7 +1,7 @@
 """Cache: the keys and values of tokens already read, per layer, so that a new token costs only itself.
 
-Legend: b batch, k key and value heads, n new tokens, s slots held, d head width. A slot is a place in the buffers; a row
-with padding has more slots than real tokens.
+Legend: b batch, k key and value heads, n new tokens, s slots held, d head width. A slot is a place in the buffers; a
+row with padding has more slots than real tokens.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from torch import Tensor
 from plait.architecture import Architecture
 from plait.model.mask import Places, in_a_row
 
+Pair = tuple[Tensor, Tensor]  # keys and values
 
-class CacheFull(ValueError):
+
+class CacheFull(ValueError):  # noqa: N818 - it reads as what happened
     """More tokens than the capacity that was asked for."""
 
 
@@ -24,7 +26,7 @@ class Cache:
     """Grows as needed, or holds exactly ``capacity`` slots. With ``sliding`` a windowed layer drops what no window can
     see any more. ``total_lengths`` ``(b,)``: how long each row will become, which scalings that depend on length go by.
 
-    ``dtype`` and ``device`` say what ``nbytes`` counts before the first token; what is stored is what attention computes.
+    ``dtype`` and ``device`` hold until the first token; what is stored is what attention computes.
     """
 
     def __init__(
@@ -50,9 +52,8 @@ class Cache:
         self.starts = [0] * tower.n_layers  # the first slot each layer still holds
         self._offsets = [0] * tower.n_layers  # where in its buffer that slot lies
         self._shape = (tower.n_kv_heads, tower.d_head)
-        self._keys: list[Tensor | None] = [None] * tower.n_layers
-        self._values: list[Tensor | None] = [None] * tower.n_layers
-        self.memory: list[tuple[Tensor, Tensor] | None] = [None] * tower.n_layers
+        self._buffers: list[Pair | None] = [None] * tower.n_layers
+        self.memory: list[Pair | None] = [None] * tower.n_layers  # keys and values of an encoder's states
 
     # What is held
 
@@ -107,26 +108,24 @@ class Cache:
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store ``(b, k, n, d)`` behind what the layer holds; the whole, ``(b, k, s, d)``, to attend to."""
         held, n = self.slots - self.starts[layer], keys.shape[2]
-        offset = self._offsets[layer]
         self.dtype, self.device = keys.dtype, keys.device
-        if self._keys[layer] is None or self._keys[layer].shape[2] < offset + held + n:
-            for store, new in ((self._keys, keys), (self._values, values)):
-                buffer = store[layer]
-                grown = new.new_empty(new.shape[0], new.shape[1], self._room(layer, held + n), new.shape[3])
-                if buffer is not None:
-                    grown[:, :, :held] = buffer[:, :, offset : offset + held]
-                store[layer] = grown
-            self._offsets[layer] = offset = 0
-        whole = self._keys[layer], self._values[layer]
-        for buffer, new in zip(whole, (keys, values), strict=True):
+        pair, offset = self._buffers[layer], self._offsets[layer]
+        if pair is None or pair[0].shape[2] < offset + held + n:
+            pair = self._grown(layer, keys, held + n), self._grown(layer, values, held + n)
+            for new, old in zip(pair, self._buffers[layer] or (), strict=False):
+                new[:, :, :held] = old[:, :, offset : offset + held]
+            self._buffers[layer], self._offsets[layer], offset = pair, 0, 0
+        for buffer, new in zip(pair, (keys, values), strict=True):
             buffer[:, :, offset + held : offset + held + n] = new
-        return whole[0][:, :, offset : offset + held + n], whole[1][:, :, offset : offset + held + n]
+        return pair[0][:, :, offset : offset + held + n], pair[1][:, :, offset : offset + held + n]
 
-    def _room(self, layer: int, needed: int) -> int:
+    def _grown(self, layer: int, like: Tensor, needed: int) -> Tensor:
         window = self.windows[layer]
         if window is not None:
-            return needed + window
-        return self.capacity if self.capacity is not None else needed + max(needed, 64)
+            room = needed + window
+        else:
+            room = self.capacity if self.capacity is not None else needed + max(needed, 64)
+        return like.new_empty(like.shape[0], like.shape[1], room, like.shape[3])
 
     def commit(self, places: Places, n: int, regular: bool) -> None:
         """The tokens of this pass are part of the rows from now on."""
@@ -138,19 +137,17 @@ class Cache:
                 self._slide(layer, window)
 
     def _slide(self, layer: int, window: int) -> None:
-        """Drop the slots that no later query can see: all but the last w - 1 real ones, and the padding between them."""
+        """Drop the slots that no later query can see: all but the last w - 1 real ones and the padding there."""
         padding = 0 if self.places is None else self.slots - int(self.lengths.min())
         drop = self.slots - (window - 1) - padding - self.starts[layer]
         if drop <= 0:
             return
         self.starts[layer] += drop
         self._offsets[layer] += drop
-        if drop > window:  # a long prompt: give its memory back
-            for store in (self._keys, self._values):
-                buffer = store[layer]
-                assert buffer is not None
-                begin = self._offsets[layer]
-                store[layer] = buffer[:, :, begin : begin + self.slots - self.starts[layer]].clone()
+        pair = self._buffers[layer]
+        if drop > window and pair is not None:  # a long prompt: give its memory back
+            begin, end = self._offsets[layer], self._offsets[layer] + self.slots - self.starts[layer]
+            self._buffers[layer] = pair[0][:, :, begin:end].clone(), pair[1][:, :, begin:end].clone()
             self._offsets[layer] = 0
 
     # Rows come, go and go back
@@ -161,54 +158,37 @@ class Cache:
         wanted = torch.as_tensor(lengths, device=self.device).expand(self.batch)
         if bool((wanted > self.lengths).any()) or bool((wanted < 0).any()):
             raise ValueError(f"truncate: rows hold {self.lengths.tolist()} tokens, not {wanted.tolist()}.")
-        places = self.held()
-        keep = int(wanted.max())
-        slots = (
-            keep
-            if places.real is None
-            else int(((places.order < keep) & places.real).any(0).nonzero().max()) + 1
-            if keep
-            else 0
-        )
-        if slots < self.slots and any(start > 0 for start in self.starts):
-            raise ValueError(
-                "truncate: a sliding cache has dropped what earlier windows saw; use one that does not slide."
-            )
+        places, keep = self.held(), int(wanted.max())
+        real = torch.ones_like(places.order, dtype=torch.bool) if places.real is None else places.real
+        kept = real & (places.order < wanted.unsqueeze(1))
+        slots = int(kept.any(0).nonzero().max()) + 1 if keep else 0
+        if any(self.starts) and bool((wanted < self.lengths).any()):
+            raise ValueError("truncate: a sliding cache dropped what earlier windows saw; use one that does not slide.")
         self.slots = slots
         if self.places is not None or bool((wanted != keep).any()):
-            real = torch.ones_like(places.order, dtype=torch.bool) if places.real is None else places.real
-            forget = places.order >= wanted.unsqueeze(1)
-            documents = (real & ~forget).long()
-            expand = lambda t: t.expand(self.batch, -1)[:, :slots]  # noqa: E731
-            self.places = Places(expand(places.positions), expand(places.order), expand(documents))
+            spread = (t.expand(self.batch, -1)[:, :slots] for t in (places.positions, places.order, kept.long()))
+            self.places = Places(*spread)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` was, in everything held; rows may repeat or be left out."""
+        rows = rows.to(self.device)
 
-        def take(t: Tensor | None) -> Tensor | None:
-            return (
-                None
-                if t is None
-                else (t if t.shape[0] == 1 and self.batch > 1 else t.index_select(0, rows.to(t.device)))
-            )
+        def take(t: Tensor) -> Tensor:
+            return t.expand(self.batch, *t.shape[1:]).index_select(0, rows)
+
+        def take_pair(pair: Pair | None) -> Pair | None:
+            return None if pair is None else (take(pair[0]), take(pair[1]))
 
         def take_places(p: Places | None) -> Places | None:
             if p is None:
                 return None
-            positions, order = (take(t.expand(self.batch, -1)) for t in (p.positions, p.order))
-            documents = None if p.documents is None else take(p.documents.expand(self.batch, -1))
-            assert positions is not None and order is not None
-            return Places(positions, order, documents)
+            return Places(take(p.positions), take(p.order), None if p.documents is None else take(p.documents))
 
-        self._keys, self._values = [take(t) for t in self._keys], [take(t) for t in self._values]
-        self.memory = [
-            None
-            if pair is None
-            else (pair[0].index_select(0, rows.to(pair[0].device)), pair[1].index_select(0, rows.to(pair[1].device)))
-            for pair in self.memory
-        ]
+        self._buffers = [take_pair(pair) for pair in self._buffers]
+        self.memory = [take_pair(pair) for pair in self.memory]
         self.places, self.memory_places = take_places(self.places), take_places(self.memory_places)
-        self.total_lengths = take(self.total_lengths)
+        if self.total_lengths is not None:
+            self.total_lengths = take(self.total_lengths)
         self.batch = len(rows)
 
     def fork(self, n: int) -> Self:

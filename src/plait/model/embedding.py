@@ -1,4 +1,4 @@
-"""Embedding: from token numbers to the residual stream; tables for tokens, positions and types, a norm, a projection."""
+"""Embedding: from token numbers to the residual stream, by tables for tokens, positions and types."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from plait.model.sites import Part
 class Embedding(Part):
     """``projection(norm(scale * tokens[t] + positions[p] + types[s]))``: what is not there is skipped.
 
-    ``rows``: of the token table; ``None`` where another embedding lends its own. A type table's row 0 is added even when
-    no types are given, as BERT does.
+    ``rows``: of the token table; ``None`` where another embedding lends its own. A type table's row 0 is added even
+    when no types are given, as BERT does.
     """
 
     sites = ("output",)
@@ -27,7 +27,9 @@ class Embedding(Part):
         self.scale, self.offset, self.max_length = a.embedding_scale, a.position_offset, a.max_length
         self.sinusoid = a.sinusoid
         self.tokens = nn.Embedding(rows, width) if rows is not None else None
-        self.positions = nn.Embedding(a.max_length + a.position_offset, width) if a.position == "learned" else None
+        self.positions = (
+            nn.Embedding((a.max_length or 0) + a.position_offset, width) if a.position == "learned" else None
+        )
         self.types = nn.Embedding(a.token_types, width) if types and a.token_types else None
         self.norm = Norm(a, width) if a.embedding_norm else None
         self.projection = nn.Linear(width, a.d_model) if width != a.d_model else None
@@ -38,7 +40,7 @@ class Embedding(Part):
             x = table(tokens)
         except IndexError:
             raise ValueError(
-                f"tokens: {int(tokens.min())} to {int(tokens.max())}, but the table has rows 0 to {table.num_embeddings - 1}."
+                f"tokens: {int(tokens.min())} to {int(tokens.max())}, but the table has {table.num_embeddings} rows."
             ) from None
         if self.scale != 1.0:
             x = x * self.scale

@@ -28,8 +28,8 @@ class Output(nn.Module):
 
 
 class Head(Part):
-    """``softcap(scale * output(norm(act(dense(x)))))``: what is not there is skipped. A classification head pools first,
-    then ``output(act(dense(pooled)))``."""
+    """``softcap(scale * output(norm(act(dense(x)))))``: what is not there is skipped. A classification head pools
+    first, then ``output(act(dense(pooled)))``."""
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Head(Part):
         self.output = Output(rows, width, tied=a.tied, bias=bias)
 
     def forward(self, x: Tensor, table: Tensor | None, real: Tensor | None) -> Tensor:
-        """``(b, n, d_model)`` -> ``(b, n, vocab_size)``, or ``(b, labels)``; ``real`` ``(b, n)`` marks what may be pooled."""
+        """``(b, n, d_model)`` -> ``(b, n, vocab_size)``, or ``(b, labels)``; ``real`` ``(b, n)`` may be pooled."""
         if self.pooling is not None:
             x = pool(x, real, self.pooling)
         if self.act is not None:
@@ -67,7 +67,7 @@ def last_real(x: Tensor, real: Tensor | None) -> Tensor:
 
 
 def pool(x: Tensor, real: Tensor | None, pooling: str) -> Tensor:
-    """``(b, n, d)`` -> ``(b, d)``: the first real token (``cls``), the ``last``, or their ``mean``; padding never counts.
+    """``(b, n, d)`` -> ``(b, d)``: the first real token (``cls``), the ``last``, or their ``mean``, without padding.
 
     A row without any real token gives zeros under ``mean``.
     """

@@ -1,4 +1,4 @@
-"""Initialisation as a table: for each scheme, the spread of each kind of weight. Norms start at the identity, biases at 0."""
+"""Initialisation as a table: for each scheme, the spread of each kind of weight; norms are the identity, biases 0."""
 
 from __future__ import annotations
 

@@ -61,10 +61,15 @@ class Slots(Part):
 
     def branch(self, y: Tensor) -> Tensor:
         """What is added to the stream."""
-        y = y if self.after is None else self.after(y)
+        y = _in_range(y) if self.after is None else self.after(_in_range(y))
         return y if self.residual_scale == 1.0 else y * self.residual_scale
 
     def leave(self, x: Tensor, branch: Tensor) -> Tensor:
         """The stream after the sublayer."""
-        y = (x if self.skip_scale == 1.0 else x * self.skip_scale) + branch
+        y = _in_range((x if self.skip_scale == 1.0 else x * self.skip_scale) + branch)
         return y if self.merge is None else self.merge(y)
+
+
+def _in_range(x: Tensor) -> Tensor:
+    """T5's feed-forward leaves float16's range, where inf - inf would turn to NaN; other types are wide enough."""
+    return x.clamp(-65504.0, 65504.0) if x.dtype == torch.float16 else x

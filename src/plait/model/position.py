@@ -1,4 +1,4 @@
-"""Positions answer three questions: what to add to the embeddings, how to rotate queries and keys, what to add to scores.
+"""Positions answer three questions: what to add to embeddings, how to rotate queries and keys, what to add to scores.
 
 Legend: b batch, n length, q queries, k keys, h heads, r rotated dimensions of a head. Tables are computed in float32
 (float64 for a float64 model) whatever the weights are: neighbours share a position in half precision.
@@ -36,25 +36,16 @@ def sinusoids(positions: Tensor, width: int, spec: Sinusoid) -> Tensor:
 
 
 class Rotation:
-    """Rotary embedding (Su et al. 2021, eq. 34) of one layer type: frequencies once, cosines and sines on demand."""
+    """Rotary embedding (Su et al. 2021, eq. 34) of one layer type, for heads of width ``d_head``."""
 
     def __init__(self, rope: Rope, d_head: int) -> None:
         self.rope, self.dim = rope, rope.dim or d_head
         self.interleaved, self.scaling = rope.interleaved, rope.scaling
-        self._kept: dict[torch.device, Tensor] = {}
-
-    def frequencies(self, totals: Tensor, device: torch.device) -> Tensor:
-        """Radians a position: ``(1, r / 2)``, or ``(b, r / 2)`` where they depend on each row's total length ``(b,)``."""
-        if self.scaling is not None and self.scaling.by_length:
-            return inverse_frequencies(self.rope, self.dim, totals.to(device))
-        if device not in self._kept:
-            self._kept[device] = inverse_frequencies(self.rope, self.dim, totals.to(device))[:1]
-        return self._kept[device]
 
     def table(self, positions: Tensor, totals: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines and sines for ``positions`` ``(b, n)``: each ``(b, 1, n, r / 2)``."""
+        """Cosines and sines for ``positions`` ``(b, n)`` in rows of ``totals`` ``(b,)``: each ``(b, 1, n, r / 2)``."""
         wide = table_type(dtype)
-        frequencies = self.frequencies(totals, positions.device).to(wide)
+        frequencies = inverse_frequencies(self.rope, self.dim, totals).to(wide)  # 1 or b, r / 2
         angle = (positions.to(wide).unsqueeze(-1) * frequencies.unsqueeze(1)).unsqueeze(1)
         cos, sin = angle.cos(), angle.sin()
         factor = attention_factor(self.scaling) if self.scaling else 1.0
@@ -75,7 +66,8 @@ class Rotation:
 
 
 def inverse_frequencies(rope: Rope, dim: int, totals: Tensor) -> Tensor:
-    """Radians a position for each pair of dimensions, scaled as the record says: ``(b, dim / 2)`` float32."""
+    """Radians a position for each pair of dimensions, scaled as the record says: ``(1, dim / 2)`` float32, or
+    ``(b, dim / 2)`` where they depend on the rows' lengths ``totals`` ``(b,)``."""
     exponent = torch.arange(0, dim, 2, dtype=torch.int64, device=totals.device).float() / dim
     plain = (1.0 / rope.theta**exponent).unsqueeze(0)
     scaling = rope.scaling

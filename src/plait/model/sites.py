@@ -37,7 +37,7 @@ class Part(nn.Module):
         return self._watchers is not None and any(self._watchers.get(name) for name in names)
 
 
-class _Stop(Exception):
+class _Stop(Exception):  # noqa: N818 - a signal, not an error
     """Ends a forward pass once the last value that was asked for is there."""
 
 

@@ -1,11 +1,13 @@
-"""Stack: the layers of one tower, and what they share in a pass: masks, rotations and biases, made once per layer type."""
+"""Stack: the layers of one tower, and the masks, rotations and biases that layers of one type share in a pass."""
 
 from __future__ import annotations
+
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from plait.architecture import Architecture, LayerType, Tower
+from plait.architecture import Architecture, Layer, Tower
 from plait.model.attention import Sight
 from plait.model.block import Block
 from plait.model.cache import Cache
@@ -23,11 +25,15 @@ class Stack(Part):
     def __init__(self, a: Architecture, tower: Tower) -> None:
         super().__init__()
         self.tower, self.alibi = tower, a.position == "alibi"
-        self.relative = a.relative_bias
         self.layers = nn.ModuleList(Block(a, tower, index) for index in range(tower.n_layers))
         self.norm = Norm(a, a.d_model) if a.final_norm else None
         ropes = {layer.rope for layer in tower.layers}
-        self.rotations = {rope: Rotation(rope, tower.d_head) for rope in ropes if rope is not None and rope != "shared"}
+        self.rotations = {rope: Rotation(rope, tower.d_head) for rope in ropes if rope is not None}
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The layers, by their own type."""
+        return cast(list[Block], list(self.layers))
 
     def forward(
         self,
@@ -45,9 +51,9 @@ class Stack(Part):
         across = None
         if memory_places is not None:
             across = Sight(allowed=visible(places, memory_places, causal=False, window=None))
-        sights: dict[tuple[LayerType, int], Sight] = {}
+        sights: dict[tuple[Layer, int], Sight] = {}
         bias: Tensor | None = None
-        for index, (block, kind) in enumerate(zip(self.layers, self.tower.layers, strict=True)):
+        for index, (block, kind) in enumerate(zip(self.blocks, self.tower.layers, strict=True)):
             start = cache.starts[index] if cache is not None else 0
             table = block.attention.relative_bias
             if table is not None or (self.alibi and bias is None):
@@ -61,7 +67,7 @@ class Stack(Part):
         return self.site("output", x)
 
     def _sight(
-        self, kind: LayerType, places: Places, held: Places, totals: Tensor, x: Tensor, bias: Tensor | None, start: int
+        self, kind: Layer, places: Places, held: Places, totals: Tensor, x: Tensor, bias: Tensor | None, start: int
     ) -> Sight:
         n, keys = places.order.shape[1], held.order.shape[1]
         alike = places.documents is None and held.documents is None
@@ -71,7 +77,7 @@ class Stack(Part):
         allowed = None
         if not square and not last_sees_all:
             allowed = visible(places, held, causal=self.tower.causal, window=window)
-        rotation = self.rotations.get(kind.rope) if kind.rope is not None and kind.rope != "shared" else None
+        rotation = self.rotations[kind.rope] if kind.rope is not None else None
         return Sight(
             allowed=allowed,
             square=square,

@@ -26,8 +26,6 @@ class Transformer(Part):
     Parameter names are one table, whatever the kind: ``decoder.layers.0.attention.query.weight``.
     """
 
-    sites = ("logits",)
-
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
         a = self.architecture = architecture
@@ -42,6 +40,7 @@ class Transformer(Part):
             self.encoder = Stack(a, a.tower("encoder")) if encodes else None
             self.decoder = Stack(a, a.tower("decoder")) if decodes else None
             self.head = Head(a) if a.head is not None else None
+        self.sites = ("logits",) if a.head is not None else ()
         if device.type != "meta":
             self.to_empty(device=device)
             initialize(self)
@@ -62,8 +61,8 @@ class Transformer(Part):
 
         Args:
             tokens: ``(b, n)`` integers; with a cache, the new ones only.
-            mask: ``(b, n)``, True is real, on whatever side the padding is. Integers are document numbers, 0 is padding:
-                documents packed in one row see nothing of each other and count their positions from 0.
+            mask: ``(b, n)``, True is real, on whatever side the padding is. Integers are document numbers, 0 is
+                padding: documents packed in one row see nothing of each other and count their positions from 0.
             source, source_mask: ``(b, m)``, what an encoder-decoder's encoder reads; with a cache, at the first call.
             token_types: ``(b, n)`` integers, for an encoder that has types; of the source in an encoder-decoder.
             positions: ``(b, n)`` integers, instead of counting the real tokens.
@@ -154,16 +153,12 @@ def _totals(a: Architecture, cache: Cache | None, held: Places) -> Tensor:
         return at_hand
     if cache.total_lengths is not None:
         return cache.total_lengths.to(at_hand.device)
-    ropes = {layer.rope for layer in a.tower("decoder").layers}
-    limits = [
-        r.scaling.original_max_length
-        for r in ropes
-        if r is not None and r != "shared" and r.scaling and r.scaling.by_length
-    ]
-    if limits and cache.slots and int(at_hand.max()) > min(limit or 0 for limit in limits):
+    scalings = (layer.rope.scaling for layer in a.tower("decoder").layers if layer.rope is not None)
+    limits = [s.original_max_length or 0 for s in scalings if s is not None and s.by_length]
+    if limits and cache.slots and int(at_hand.max()) > min(limits):
         raise ValueError(
-            f"cache: rows grew to {int(at_hand.max())} tokens, past the original length of {limits[0]} that their rotations "
-            "were chosen for; declare how long they will become with Cache(total_lengths=...)."
+            f"cache: rows grew to {int(at_hand.max())} tokens, past the original length of {limits[0]} that their "
+            "rotations were chosen for; declare how long they will become with Cache(total_lengths=...)."
         )
     return at_hand
 
@@ -179,8 +174,8 @@ def _check_tokens(name: str, tokens: Tensor, mask: Tensor | None, cache: Cache |
         return
     if mask.shape != tokens.shape:
         raise ValueError(
-            f"mask: shape {tuple(mask.shape)} does not fit {name} of shape {tuple(tokens.shape)}; give one value for each "
-            "token, True where it is real (masks of queries by keys are made from it)."
+            f"mask: shape {tuple(mask.shape)} does not fit {name} of shape {tuple(tokens.shape)}; give one value for "
+            "each token, True where it is real (masks of queries by keys are made from it)."
         )
     if mask.is_floating_point():
         raise ValueError(f"mask: {mask.dtype} is neither boolean nor document numbers.")

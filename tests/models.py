@@ -1,0 +1,44 @@
+"""Tiny models on which broken code shows: float64, norms away from 1, biases away from 0, keys that matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plait.architecture import Architecture
+from plait.model import Transformer
+
+
+def random_model(architecture: Architecture, seed: int = 0, dtype: torch.dtype = torch.float64) -> Transformer:
+    """Weights drawn so that every knob moves the logits by more than rounding does."""
+    model = Transformer(architecture).to(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            around = 1.0 if "norm" in name and name.endswith("weight") and architecture.norm_weight == "plain" else 0.0
+            parameter.copy_(around + 0.3 * drawn)
+    return model.eval()
+
+
+def random_tokens(*shape: int, seed: int = 1, vocabulary: int = 20) -> Tensor:
+    """Tokens that every table of the grid has rows for."""
+    return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def random_source(architecture: Architecture, batch: int, length: int = 5) -> dict[str, Any]:
+    """What an encoder-decoder needs besides tokens; the last row is one token shorter. Nothing for other kinds."""
+    if architecture.kind != "encoder-decoder":
+        return {}
+    mask = torch.ones(batch, length, dtype=torch.bool)
+    mask[-1, -1] = False
+    return {"source": random_tokens(batch, length, seed=2), "source_mask": mask}
+
+
+def far(a: Tensor, b: Tensor) -> float:
+    """The largest difference, as a share of what is large: max |a - b| / max(1, max |b|)."""
+    assert a.shape == b.shape
+    a, b = a.detach(), b.detach()
+    return float((a - b).abs().max() / b.abs().max().clamp(min=1)) if a.numel() else 0.0
