@@ -6,13 +6,36 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from plait.families.binding import Binding, Layout
+from plait.families.bart import BART, MARIAN
+from plait.families.bert import BERT, ROBERTA
+from plait.families.binding import Binding
 from plait.families.errors import FamilyError
 from plait.families.family import Family
+from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
+from plait.families.gpt2 import GPT2
+from plait.families.gpt_neox import GPT_NEOX
 from plait.families.knobs import missing_part
-from plait.families.llama import LLAMA
+from plait.families.layout import Layout
+from plait.families.llama import LLAMA, MISTRAL
+from plait.families.qwen import QWEN2, QWEN3
+from plait.families.t5 import T5
 
-FAMILIES: tuple[Family, ...] = (LLAMA,)
+FAMILIES: tuple[Family, ...] = (
+    LLAMA,
+    MISTRAL,
+    QWEN2,
+    QWEN3,
+    GEMMA,
+    GEMMA2,
+    GEMMA3,
+    GPT2,
+    GPT_NEOX,
+    BERT,
+    ROBERTA,
+    T5,
+    BART,
+    MARIAN,
+)
 
 
 def family_for(config: Mapping[str, Any]) -> Family:

@@ -14,12 +14,12 @@ from plait.families.settings import Reading, Setting, key, stored
 
 def _encoder(reading: Reading) -> EncoderDifferences | None:
     """The encoder's own heads, FFN and vocabulary, where they are not the decoder's."""
-    config, fields = reading.config, reading.fields
+    config = reading.config
     heads, d_ff = config.get("encoder_attention_heads") or 16, config.get("encoder_ffn_dim") or 4096
     own: dict[str, Any] = {}
-    if heads != fields["n_heads"]:
-        own |= {"n_heads": heads, "d_head": fields["d_model"] // heads}
-    if d_ff != fields["d_ff"]:
+    if heads != reading["n_heads"]:
+        own |= {"n_heads": heads, "d_head": reading["d_model"] // heads}
+    if d_ff != reading["d_ff"]:
         own["d_ff"] = d_ff
     if config.get("share_encoder_decoder_embeddings") is False:
         own["vocab_size"] = config.get("vocab_size") or 58101

@@ -1,4 +1,4 @@
-"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. RoBERTa counts positions from its pad."""
+"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. RoBERTa counts positions from a pad."""
 
 from plait.families.family import Family
 from plait.families.operations import ACTIVATION, less, plus

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from plait.architecture import Architecture, ArchitectureError
 from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers
 from plait.families.errors import FamilyError
-from plait.families.knobs import INERT, refuse
+from plait.families.knobs import KNOWN, refuse
 from plait.families.layout import Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
 
@@ -98,22 +98,20 @@ class Family:
     ) -> Architecture:
         """The architecture that a config says together with the tensors beside it.
 
-        ``names`` are the stored tensors, ``equal(a, b)`` compares two of them; without names the config is believed.
+        ``names`` are the stored tensors, ``equal(a, b)`` compares two of them; without any the config is believed.
         Raises ``FamilyError`` over what plait does not have, and where config and tensors contradict each other.
         """
         config = {self.synonyms.get(key, key): value for key, value in config.items()}
         refuse(self.name, config, {*self.keys, *self.ignored})
-        spelling = None if names is None else Spelling.of(names, self.prefix, self.older)
+        spelling = Spelling.of(names, self.prefix, self.older) if names else None
         head = self._head(config, spelling)
-        reading = Reading(config, names)
-        for name, rule in self.settings.items():
-            if head is not None or name not in HEAD_FIELDS:
-                reading.fields[name] = rule.load(reading) if isinstance(rule, Setting) else rule
+        rules = {name: rule for name, rule in self.settings.items() if head is not None or name not in HEAD_FIELDS}
+        fields = dict(Reading(config, rules, names or None))
         tied = head is not None and self._is_tied(config, spelling, equal)
         if spelling and equal:
             self._compare_aliases(spelling, equal)
         try:
-            return Architecture(**reading.fields, head=head, tied=tied)
+            return Architecture(**fields, head=head, tied=tied)
         except ArchitectureError as error:
             raise FamilyError(f"this {self.name} config describes no Transformer: {error}") from error
 
@@ -121,7 +119,7 @@ class Family:
         """The settings that nothing reads and that are not known to be without effect."""
         config = {self.synonyms.get(key, key): value for key, value in config.items()}
         inside = [name for rule in self.rules.values() for name in rule.unread(config)]
-        return (*sorted(config.keys() - self.keys - self.ignored - INERT), *sorted(set(inside)))
+        return (*sorted(config.keys() - self.keys - self.ignored - KNOWN), *sorted(set(inside)))
 
     def _head(self, config: Mapping[str, Any], spelling: Spelling | None) -> Literal["language", "masked"] | None:
         """From the class named in the config; where none is, from the tensors."""

@@ -100,6 +100,9 @@ INERT = frozenset(
 )
 
 
+KNOWN = INERT | PARTS.keys() | FOREIGN.keys()
+
+
 def refuse(family: str, config: Mapping[str, Any], known: set[str]) -> None:
     """Raise over the first setting that asks for a part which plait, or this family, does not have."""
     for name in config.keys() - known:

@@ -18,7 +18,7 @@ from plait.families.errors import FamilyError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Fields = Mapping[str, Any]  # of an Architecture: all of them when saving, those read so far when loading
+Fields = Mapping[str, Any]  # of an Architecture
 Shape = tuple[int, ...]
 
 

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from plait.families.errors import FamilyError
 from plait.families.operations import SAME, Conversion, Fields
 
 
-@dataclass(frozen=True)
-class Reading:
-    """A foreign config as it is read: ``names`` are the tensors beside it, ``fields`` those found so far."""
+class Reading(Mapping[str, Any]):
+    """The fields that a foreign config says, each worked out when first asked for: one may follow from another.
 
-    config: Mapping[str, Any]
-    names: Collection[str] | None = None
-    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+    ``names`` are the tensors beside the config, ``None`` where they are not known.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], rules: Mapping[str, Any], names: Collection[str] | None = None
+    ) -> None:
+        self.config, self.rules, self.names = config, rules, names
+        self._found: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._found:
+            rule = self.rules[name]
+            self._found[name] = rule.load(self) if isinstance(rule, Setting) else rule
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
 
     @property
     def d_head(self) -> int:
         """The decoder's head width, also where it follows from other fields."""
-        return self.fields.get("d_head") or self.fields["d_model"] // self.fields["n_heads"]
+        return self.get("d_head") or self["d_model"] // self["n_heads"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +59,7 @@ REQUIRED = object()
 def key(name: str, default: Any = REQUIRED, conversion: Conversion = SAME, nullable: bool = False) -> Setting:
     """The field that one key says.
 
-    ``default`` is the value (or a function of the fields so far) that the family's own class takes where the key is
+    ``default`` is the value (or a function of the other fields) that the family's own class takes where the key is
     absent or null; with ``nullable`` null is a value, ``None``.
     """
 
@@ -52,10 +68,10 @@ def key(name: str, default: Any = REQUIRED, conversion: Conversion = SAME, nulla
         if value is None:
             if nullable and name in reading.config:
                 return None
-            value = default(reading.fields) if callable(default) else default
+            value = default(reading) if callable(default) else default
         if value is REQUIRED:
             raise FamilyError(f"{name}: this setting is missing, and the family has no default for it.")
-        return None if value is None else conversion.load(value, reading.fields)
+        return None if value is None else conversion.load(value, reading)
 
     def save(value: Any, fields: Fields) -> dict[str, Any]:
         if value is None:
@@ -71,8 +87,8 @@ def stored(name: str) -> Setting:
 
 
 def derived(load: Callable[[Fields], Any]) -> Setting:
-    """A value that follows from the fields before it: the foreign config does not say it."""
-    return Setting((), lambda reading: load(reading.fields), lambda _, __: {})
+    """A value that follows from other fields: no setting says it."""
+    return Setting((), lambda reading: load(reading), lambda _, __: {})
 
 
 def record(kind: type, **members: Setting) -> Setting:

@@ -17,7 +17,7 @@ WORDS = preferring("gelu_new")
 def _activation(reading: Reading) -> str:
     word = reading.config.get("feed_forward_proj") or "relu"
     usual = "gelu_new" if word == "gated-gelu" else word.split("-")[-1]
-    return WORDS.load(reading.config.get("dense_act_fn") or usual, reading.fields)
+    return WORDS.load(reading.config.get("dense_act_fn") or usual, reading)
 
 
 def _is_gated(reading: Reading) -> bool:
@@ -36,7 +36,7 @@ def _scale(reading: Reading) -> float:
     """Version 5 writes scale_decoder_outputs; before, tie_word_embeddings = false meant no scale."""
     said = reading.config.get("scale_decoder_outputs")
     scaled = reading.config.get("tie_word_embeddings") is not False if said is None else said
-    return reading.fields["d_model"] ** -0.5 if scaled else 1.0
+    return reading["d_model"] ** -0.5 if scaled else 1.0
 
 
 FFN_KEYS = ("feed_forward_proj", "dense_act_fn", "is_gated_act")

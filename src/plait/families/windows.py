@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plait.architecture import LayerType
+from plait.architecture import LayerType, Rope
 from plait.families.errors import FamilyError
 from plait.families.operations import Fields
 from plait.families.rope import RopeSettings
@@ -44,7 +44,7 @@ def listed_windows(
     """
 
     def load(reading: Reading) -> tuple[LayerType, ...]:
-        config, n_layers = reading.config, reading.fields["n_decoder_layers"]
+        config, n_layers = reading.config, reading["n_decoder_layers"]
         width = config.get("sliding_window", default)
         if switch and not config.get(switch):
             width = None
@@ -61,7 +61,7 @@ def listed_windows(
         if width is None:
             raise FamilyError("sliding_window: some of the layer_types slide; give the number of tokens they see.")
         rope = local.load(reading) if local else "shared"
-        kind = LayerType(window=width, rope="shared" if rope == reading.fields["rope"] else rope)
+        kind = LayerType(window=width, rope="shared" if rope == reading["rope"] else rope)
         return tuple(kind if name == SLIDING else LayerType() for name in names)
 
     def save(types: tuple[LayerType, ...], fields: Fields) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def listed_windows(
             config[switch] = bool(widths)
         if local:
             own = next((kind.rope for kind in spread if kind.window is not None), "shared")
-            config |= local.save(fields["rope"] if own == "shared" else own, fields)
+            config |= local.save(own if isinstance(own, Rope) else fields["rope"], fields)
         return config
 
     keys = ("sliding_window", "layer_types", *reads, *((switch,) if switch else ()), *(local.keys if local else ()))
