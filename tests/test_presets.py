@@ -159,3 +159,149 @@ def test_presets_are_built_when_asked_for():
 def test_presets_survive_their_written_form():
     for architecture in PRESETS.values():
         assert type(architecture).from_toml(architecture.to_toml()) == architecture
+
+
+def llama(d, layers, heads, kv, ff, vocabulary, length, theta=10000.0, eps=1e-5, kind="llama", tied=False, **more):
+    return {
+        "model_type": kind,
+        "hidden_size": d,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv,
+        "intermediate_size": ff,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": length,
+        "rope_theta": theta,
+        "rms_norm_eps": eps,
+        "hidden_act": "silu",
+        "tie_word_embeddings": tied,
+        **more,
+    }
+
+
+def llama3(factor):
+    numbers = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+    return {"rope_scaling": {"rope_type": "llama3", "factor": factor, **numbers}}
+
+
+def gemma(kind, d, layers, heads, kv, ff, vocabulary, length, **more):
+    own = {"head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_act": "gelu_pytorch_tanh", **more}
+    return llama(d, layers, heads, kv, ff, vocabulary, length, eps=1e-6, kind=kind, tied=True, **own)
+
+
+def gemma3(d, layers, ff):
+    more = {
+        "query_pre_attn_scalar": 256,
+        "sliding_window": 512,
+        "rope_local_base_freq": 10000,
+        "sliding_window_pattern": 6,
+    }
+    return gemma("gemma3_text", d, layers, 4, 1, ff, 262144, 32768, **{"rope_theta": 1000000, **more})
+
+
+def qwen(kind, *sizes, **more):
+    off = {"use_sliding_window": False, "sliding_window": 32768, "max_window_layers": 21}
+    return llama(*sizes, theta=1000000.0, eps=1e-6, kind=kind, **off, **more)
+
+
+def t5(d, layers, heads, ff, **more):
+    sizes = {"d_model": d, "num_layers": layers, "num_heads": heads, "d_ff": ff, "d_kv": 64, "vocab_size": 32128}
+    return {"model_type": "t5", **sizes, "relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-6, **more}
+
+
+V1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+GPT2 = {
+    "model_type": "gpt2",
+    "vocab_size": 50257,
+    "n_positions": 1024,
+    "n_ctx": 1024,
+    "activation_function": "gelu_new",
+}
+BART = {"model_type": "bart", "vocab_size": 50265, "max_position_embeddings": 1024, "activation_function": "gelu"}
+BERT = {
+    "model_type": "bert",
+    "vocab_size": 30522,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "hidden_act": "gelu",
+}
+
+# The settings of the published config.json that matter, in their own spelling.
+CONFIGS = {
+    "marian-en-de": {
+        "model_type": "marian",
+        "vocab_size": 58101,
+        "max_position_embeddings": 512,
+        "activation_function": "swish",
+        "scale_embedding": True,
+        **twin(512, 6, 8, 2048),
+    },
+    "bart-base": {**BART, **twin(768, 6, 12, 3072)},
+    "bart-large": {**BART, **twin(1024, 12, 16, 4096)},
+    "t5-small": t5(512, 6, 8, 2048),
+    "t5-base": t5(768, 12, 12, 3072),
+    "t5-large": t5(1024, 24, 16, 4096),
+    "t5-v1.1-small": t5(512, 8, 6, 1024, **V1_1),
+    "t5-v1.1-base": t5(768, 12, 12, 2048, **V1_1),
+    "t5-v1.1-large": t5(1024, 24, 16, 2816, **V1_1),
+    "bert-base": {**BERT, **sizes(768, 12, 12, 3072), "layer_norm_eps": 1e-12},
+    "bert-large": {**BERT, **sizes(1024, 24, 16, 4096), "layer_norm_eps": 1e-12},
+    "roberta-base": {
+        **BERT,
+        **sizes(768, 12, 12, 3072),
+        "model_type": "roberta",
+        "vocab_size": 50265,
+        "max_position_embeddings": 514,
+        "type_vocab_size": 1,
+        "pad_token_id": 1,
+        "layer_norm_eps": 1e-5,
+    },
+    "gpt2": {**GPT2, "n_embd": 768, "n_layer": 12, "n_head": 12},
+    "gpt2-medium": {**GPT2, "n_embd": 1024, "n_layer": 24, "n_head": 16},
+    "gpt2-large": {**GPT2, "n_embd": 1280, "n_layer": 36, "n_head": 20},
+    "gpt2-xl": {**GPT2, "n_embd": 1600, "n_layer": 48, "n_head": 25},
+    "pythia-70m": {
+        "model_type": "gpt_neox",
+        **sizes(512, 6, 8, 2048),
+        "vocab_size": 50304,
+        "max_position_embeddings": 2048,
+        "rotary_pct": 0.25,
+        "rotary_emb_base": 10000,
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "use_parallel_residual": True,
+    },
+    "llama-7b": llama(4096, 32, 32, 32, 11008, 32000, 2048, eps=1e-6),
+    "llama-2-7b": llama(4096, 32, 32, 32, 11008, 32000, 4096),
+    "llama-2-13b": llama(5120, 40, 40, 40, 13824, 32000, 4096),
+    "llama-2-70b": llama(8192, 80, 64, 8, 28672, 32000, 4096),
+    "llama-3-8b": llama(4096, 32, 32, 8, 14336, 128256, 8192, theta=500000.0),
+    "llama-3-70b": llama(8192, 80, 64, 8, 28672, 128256, 8192, theta=500000.0),
+    "llama-3.1-405b": llama(16384, 126, 128, 8, 53248, 128256, 131072, theta=500000.0, **llama3(8.0)),
+    "llama-3.2-1b": llama(2048, 16, 32, 8, 8192, 128256, 131072, theta=500000.0, tied=True, **llama3(32.0)),
+    "mistral-7b": llama(4096, 32, 32, 8, 14336, 32000, 32768, kind="mistral", sliding_window=4096),
+    "smollm2-135m": llama(576, 30, 9, 3, 1536, 49152, 8192, theta=100000, tied=True),
+    "qwen2.5-0.5b": qwen("qwen2", 896, 24, 14, 2, 4864, 151936, 32768, tied=True),
+    "qwen2.5-7b": qwen("qwen2", 3584, 28, 28, 4, 18944, 152064, 131072),
+    "qwen3-0.6b": qwen("qwen3", 1024, 28, 16, 8, 3072, 151936, 40960, tied=True, head_dim=128),
+    "qwen3-8b": qwen("qwen3", 4096, 36, 32, 8, 12288, 151936, 40960, head_dim=128),
+    "gemma-2b": gemma("gemma", 2048, 18, 8, 1, 16384, 256000, 8192),
+    "gemma-2-2b": gemma(
+        "gemma2", 2304, 26, 8, 4, 9216, 256000, 8192, query_pre_attn_scalar=256, sliding_window=4096,
+        attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
+    ),
+    "gemma-3-270m": gemma3(640, 18, 2048),
+    "gemma-3-1b": gemma3(1152, 26, 6912),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_preset_is_what_its_published_config_reads_to(name):
+    from plait.families import family_for
+
+    read = family_for(CONFIGS[name]).architecture(CONFIGS[name])
+    assert read.difference(preset(name)) == {}
+
+
+def test_all_that_have_a_config_are_read():
+    assert set(PRESETS) - set(CONFIGS) == {"vaswani-base", "vaswani-big", "gpt3-175b"}

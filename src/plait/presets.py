@@ -318,7 +318,7 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
         "qwen3-8b",
         {"d_model": 1024, "n_heads": 16, "d_head": 128, "d_ff": 3072, "n_decoder_layers": 28, "tied": True},
     ),
-    # Gemma Team 2024, 2024, 2025
+    # Gemma Team 2024, 2024, 2025. The scales are the roots of the widths as the published code holds them, in float32.
     "gemma-2b": (
         "llama-7b",
         {
@@ -332,7 +332,7 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
             "max_length": 8192,
             "norm_weight": "offset",
             "activation": "gelu_tanh",
-            "embedding_scale": sqrt(2048),
+            "embedding_scale": 45.25483322143555,
             "tied": True,
         },
     ),
@@ -347,7 +347,7 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
             "layer_types": (LayerType(window=4096), LayerType()),
             "attention_softcap": 50.0,
             "logit_softcap": 30.0,
-            "embedding_scale": sqrt(2304),
+            "embedding_scale": 48.0,
         },
     ),
     "gemma-3-1b": (
@@ -363,12 +363,12 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
             "rope": Rope(theta=1e6),
             "layer_types": (*[LayerType(window=512, rope=Rope(theta=10000.0))] * 5, LayerType()),
             "qk_norm": "head",
-            "embedding_scale": sqrt(1152),
+            "embedding_scale": 33.941123962402344,
         },
     ),
     "gemma-3-270m": (
         "gemma-3-1b",
-        {"d_model": 640, "d_ff": 2048, "n_decoder_layers": 18, "embedding_scale": sqrt(640)},
+        {"d_model": 640, "d_ff": 2048, "n_decoder_layers": 18, "embedding_scale": 25.298221588134766},
     ),
 }
 

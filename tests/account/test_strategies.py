@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.strategies import FIELDS, GRID, architectures, values_of
 
 from plait import architecture as vocabulary
@@ -58,7 +58,6 @@ def test_layer_types_have_windows_no_rotation_and_their_own():
     assert any(isinstance(kind.rope, Rope) for kind in kinds)
 
 
-@settings(derandomize=True, max_examples=100, deadline=None)
 @given(architectures())
 def test_drawn_architectures_survive_their_written_form(architecture):
     assert Architecture.from_dict(architecture.to_dict()) == architecture

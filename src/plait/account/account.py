@@ -126,8 +126,8 @@ class Account:
     def rows(self, length: int | None = None, dtype: str = "fp32") -> list[Row]:
         """A table: parameters, share, FLOPs for each token of a forward pass of ``length``, and bytes of every part.
 
-        ``scores`` are work without parameters, norms and biases parameters without (counted) work. The last row is the
-        total.
+        A source is as long. Scores are work without parameters, norms and biases parameters without counted work. The
+        last row is the total.
         """
         length = length or self.usual_length()
         work = self.flops(length).to_dict()
