@@ -15,7 +15,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 TEXT = """The quick brown fox jumps over the lazy dog. In 1969, humans first landed on the Moon as part of Apollo 11.
 Once upon a time there was a small town in the heart of a valley, and the town's people did not know it.
 def fibonacci(n): return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
-What did she say? She said: "hello, world!" and then they didn't say a word; we'll see what they've got, I'm sure you'd agree.
+What did she say? She said: "hello, world!" and then they didn't say a word;
+we'll see what they've got, I'm sure you'd agree.
 """
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"

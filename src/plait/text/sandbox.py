@@ -89,8 +89,10 @@ class _Child:
         return None
 
     def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+        """Kill the child, unless it is another process's, and close this one's ends of its pipes."""
+        if self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             try:
                 if pipe is not None:
@@ -109,14 +111,16 @@ _child: _Child | None = None
 
 def _kept_child() -> _Child:
     global _child
-    if _child is not None and _child.owner != os.getpid():
-        _child = None  # a fork: the child answers the other process
-    if _child is None or _child.process.poll() is not None:
+    usable = _child is not None and _child.owner == os.getpid() and _child.process.poll() is None
+    if _child is not None and not usable:  # it died, or this process is a fork and the child answers the other
+        _child.close()
+        _child = None
+    if _child is None:
         _child = _Child()
     return _child
 
 
 @atexit.register
 def _close_child() -> None:
-    if _child is not None and _child.owner == os.getpid():
+    if _child is not None:
         _child.close()
