@@ -249,7 +249,7 @@ class _Header:
             size = count * PLAIN_TYPES[kind].itemsize
         else:
             known = ", ".join([*(t for t in _TENSOR_TYPES.values() if t in PLAIN_TYPES), *BLOCK_FORMATS])
-            raise self._wrong(f"the tensor {name!r} is stored as {kind}, which plait does not read (it reads {known})")
+            raise self._wrong(f"plait does not read {kind}, the type of the tensor {name!r} (it reads {known})")
         if start + size > self.size:
             raise self._wrong(
                 f"it is cut short: the tensor {name!r} ends at byte {start + size}, the file has {self.size} bytes"

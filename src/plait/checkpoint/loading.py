@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, open_folder, read_json
 from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
 from plait.checkpoint.notice import CheckpointError, notice
@@ -246,10 +247,7 @@ def _build(
     path: Path,
 ) -> tuple[Transformer, dict[str, tuple[torch.dtype, torch.dtype]]]:
     """A model on the meta device takes the mapped tensors as its parameters."""
-    from plait.model import Transformer
-
-    with torch.device("meta"):
-        model = Transformer(architecture)
+    model = empty_transformer(architecture)
     expected = {name: tuple(parameter.shape) for name, parameter in model.state_dict().items()}
     state: dict[str, Tensor] = {}
     types: dict[str, tuple[torch.dtype, torch.dtype]] = {}
@@ -276,10 +274,9 @@ def _drawn(
     architecture: Architecture, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
 ) -> Checkpoint:
     """Random weights."""
-    from plait.model import Transformer, initialize
+    from plait.model import initialize
 
-    with torch.device("meta"):
-        model = Transformer(architecture)
+    model = empty_transformer(architecture)
     model.to_empty(device=device)
     scheme: Any = random if isinstance(random, str) else "gpt2"
     initialize(model, scheme, seed=seed)

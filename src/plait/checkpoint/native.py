@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.rules import DecodeRules, rules_from_dict
 
@@ -99,7 +99,4 @@ def native_rules(config: Mapping[str, Any]) -> DecodeRules:
 
 def parameter_names(architecture: Architecture) -> list[str]:
     """The names of an architecture's parameters, from the model itself, without memory."""
-    from plait.model import Transformer
-
-    with torch.device("meta"):
-        return list(Transformer(architecture).state_dict())
+    return list(empty_transformer(architecture).state_dict())

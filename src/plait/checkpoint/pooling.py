@@ -104,10 +104,9 @@ def _mode(path: Path) -> Pooling:
     chosen = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
     if isinstance(config.get("pooling_mode"), str):
         chosen = [config["pooling_mode"]]
-    known: dict[str, Pooling] = {**_FLAGS, **_WORDS}
-    modes = [known[key] for key in chosen if key in known]
-    if len(chosen) != 1 or not modes:
+    mode = (_FLAGS.get(chosen[0]) or _WORDS.get(chosen[0])) if len(chosen) == 1 else None
+    if mode is None:
         raise CheckpointError(
             f"{path}: plait pools by one of {', '.join(_WORDS)}, not by {' and '.join(chosen) or 'nothing'}."
         )
-    return modes[0]
+    return mode

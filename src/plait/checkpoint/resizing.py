@@ -6,6 +6,7 @@ import dataclasses
 
 import torch
 
+from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.record import Checkpoint
 
@@ -19,16 +20,13 @@ def resize(checkpoint: Checkpoint, rows: int, *, shrink: bool = False) -> Checkp
     Where there are more already, as in tables padded to a round number, it is returned as it is; ``shrink`` cuts them.
     Other parameters are shared with the old model. Raises ``CheckpointError`` for less than one row.
     """
-    from plait.model import Transformer
-
     if rows < 1:
         raise CheckpointError(f"rows: {rows} leaves no vocabulary; give at least 1.")
     old = checkpoint.architecture.vocab_size
     if rows == old or (rows < old and not shrink):
         return checkpoint
     architecture = checkpoint.architecture.replace(vocab_size=rows)
-    with torch.device("meta"):
-        model = Transformer(architecture)
+    model = empty_transformer(architecture)
     state = checkpoint.model.state_dict()
     for name in _TABLES:
         if name in state and len(state[name]) == old:
