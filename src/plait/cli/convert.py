@@ -39,5 +39,5 @@ def convert(
 
     checkpoint = loading.open(src)
     with working(f"writing {dst}"):
-        folder = save(checkpoint, dst, dialect="plait" if to == "plait" else None, overwrite=overwrite)
+        folder = save(checkpoint, dst, dialect=to, overwrite=overwrite)
     print(folder)

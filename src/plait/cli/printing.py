@@ -38,7 +38,7 @@ def table(rows: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Non
     terminal = sys.stdout.isatty()
     grid = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in rows[0]:
-        numeric = all(isinstance(row[name], int | float) or row[name] is None for row in rows)
+        numeric = all(isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows)
         grid.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(cell(value)) for value in row.values()))

