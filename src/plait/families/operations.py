@@ -85,8 +85,14 @@ def float32(number: float) -> float:
 
 
 def plus(n: int) -> Conversion:
-    """Ours is the foreign number and ``n``."""
-    return Conversion(lambda value, _: value + n, lambda value, _: value - n)
+    """Ours is the foreign number and ``n``; the foreign one is not negative."""
+
+    def save(value: int, _: Fields) -> int:
+        if value < n:
+            raise FamilyError(f"position_offset: this family counts from at least {n}; here it is {value}.")
+        return value - n
+
+    return Conversion(lambda value, _: value + n, save)
 
 
 def less(field: str) -> Conversion:

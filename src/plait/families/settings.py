@@ -81,9 +81,12 @@ def key(name: str, default: Any = REQUIRED, conversion: Conversion = SAME, nulla
     return Setting((name,), load, save)
 
 
-def stored(name: str) -> Setting:
-    """True where a tensor of that name is in the file: the weights say it, no setting does."""
-    return Setting((), lambda reading: reading.names is None or name in reading.names, lambda _, __: {})
+def stored(name: str, unknown: bool = True) -> Setting:
+    """True where a tensor of that name is in the file: the weights say it, no setting does.
+
+    ``unknown`` is what holds where a config is read without weights.
+    """
+    return Setting((), lambda reading: unknown if reading.names is None else name in reading.names, lambda _, __: {})
 
 
 def derived(load: Callable[[Fields], Any]) -> Setting:

@@ -30,7 +30,7 @@ def uniform_window(default: int | None) -> Setting:
 
 
 def listed_windows(
-    default: int,
+    default: int | None,
     slides: Callable[[int, Mapping[str, Any]], bool],
     *,
     reads: tuple[str, ...] = (),
