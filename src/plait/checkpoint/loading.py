@@ -19,7 +19,7 @@ from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
-from plait.checkpoint.source import TensorSource
+from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
 
 if TYPE_CHECKING:
     from plait.model import Transformer
@@ -232,9 +232,12 @@ def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.d
     kinds = {source.stored_type(name) for name in source.names}
     if hasattr(source, "path") and len(kinds) > 1:  # a GGUF file's norms are float32 whatever the rest is
         return lambda stored: torch.float32
+    floats = sorted(str(PLAIN_TYPES[kind]).removeprefix("torch.") for kind in kinds & FLOATS)
     if "F16" in kinds and device.type == "cpu":
         notice(f"{path}: stored in float16, which a CPU computes slowly; loaded as float32 (dtype='float16' keeps it).")
         return lambda stored: torch.float32 if stored == torch.float16 else stored
+    if len(floats) > 1:
+        notice(f"{path}: stored in {' and '.join(floats)}, and kept so; dtype='float32' computes in one.")
     return lambda stored: stored
 
 
@@ -293,7 +296,7 @@ def _drawn_as_folder(
 
     folder = path if path.is_dir() else path.parent
     config, family = _read_config(folder)
-    drawn = _drawn(family.architecture(config, (), lambda first, second: False), random, seed, dtype, device)
+    drawn = _drawn(family.architecture(config, None, None), random, seed, dtype, device)
     generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
     tokenizer = load_tokenizer(folder)
     rules = native_rules(config) if family is NATIVE else read_rules(config, generation, tokenizer)

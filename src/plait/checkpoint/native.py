@@ -44,7 +44,7 @@ class Native:
     name = MODEL_TYPE
 
     def architecture(
-        self, config: Mapping[str, Any], names: Collection[str], equal: Callable[[str, str], bool]
+        self, config: Mapping[str, Any], names: Collection[str] | None, equal: Callable[[str, str], bool] | None
     ) -> Architecture:
         """The record in ``config``; ``CheckpointError`` for a format of another version."""
         version = config.get("plait_format")

@@ -23,6 +23,7 @@ PLAIN_TYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+FLOATS = frozenset(name for name, dtype in PLAIN_TYPES.items() if dtype.is_floating_point)
 SPELLINGS = {dtype: name for name, dtype in PLAIN_TYPES.items()}
 
 

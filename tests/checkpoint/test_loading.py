@@ -1,0 +1,345 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.checkpoint.making import (
+    CONFIG,
+    EMBED,
+    HEAD,
+    llama_tensors,
+    logits,
+    read_folder,
+    same_tensors,
+    write_config,
+    write_llama,
+    write_shards,
+)
+
+from plait.architecture import Architecture
+from plait.checkpoint import Checkpoint, CheckpointError, PlaitNotice, load, save
+from plait.checkpoint.resizing import resize
+
+TINY = Architecture(vocab_size=20, d_model=8, n_heads=2, d_ff=12, n_decoder_layers=1, position="rope")
+
+
+def test_a_folder_becomes_a_model(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    checkpoint = load(write_llama(tmp_path, tensors))
+    assert isinstance(checkpoint, Checkpoint)
+    assert checkpoint.architecture == checkpoint.model.architecture
+    assert checkpoint.architecture.n_kv_heads == 2
+    assert checkpoint.rules.end == (2,)
+    assert checkpoint.tokenizer is None
+    assert checkpoint.pooling is None
+    assert not checkpoint.model.training
+    state = checkpoint.model.state_dict()
+    assert torch.equal(state["embedding.tokens.weight"], tensors[EMBED])
+    assert torch.equal(state["head.output.weight"], tensors[HEAD])
+    assert torch.isfinite(logits(checkpoint)).all()
+
+
+def test_weights_are_mapped_and_never_written_to(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path)
+    before = (folder / "model.safetensors").read_bytes()
+    checkpoint = load(folder)
+    source, table = checkpoint.layout.source, checkpoint.model.embedding.tokens.weight
+    assert source is not None
+    assert table.data_ptr() == source.read(EMBED).data_ptr(), "the parameter is the mapping, not a copy of it"
+    with torch.no_grad():
+        table.add_(1)
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("key", [..., True, False])
+def test_ld4_a_head_that_differs_is_never_overwritten(tmp_path: Path, key: Any) -> None:
+    tensors = llama_tensors()
+    tensors[HEAD] = tensors[EMBED] + 1
+    checkpoint = load(write_llama(tmp_path, tensors, tie_word_embeddings=key))
+    assert not checkpoint.architecture.tied
+    state = checkpoint.model.state_dict()
+    assert torch.equal(state["head.output.weight"], tensors[HEAD])
+    tied = load(write_llama(tmp_path / "tied", {**tensors, HEAD: tensors[EMBED].clone()}, tie_word_embeddings=True))
+    assert not torch.allclose(logits(checkpoint), logits(tied)), "the logits use the stored head"
+
+
+# tie key x stored head -> tied, or why not
+TYING = {
+    (..., "absent"): True,
+    (..., "equal"): False,  # Llama's class says untied
+    (..., "different"): False,
+    (True, "absent"): True,
+    (True, "equal"): True,
+    (True, "different"): False,
+    (False, "absent"): "tie_word_embeddings: it is false, but the file has no lm_head.weight",
+    (False, "equal"): False,
+    (False, "different"): False,
+}
+
+
+@pytest.mark.parametrize(("key", "head"), TYING)
+def test_ld5_key_and_tensors_decide_together(tmp_path: Path, key: Any, head: str) -> None:
+    expected = TYING[key, head]
+    tensors = llama_tensors(head=head != "absent")
+    if head == "equal":
+        tensors[HEAD] = tensors[EMBED].clone()
+    folder = write_llama(tmp_path, tensors, tie_word_embeddings=key)
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            load(folder)
+        return
+    checkpoint = load(folder)
+    assert checkpoint.architecture.tied is expected
+    used = tensors[EMBED] if expected else tensors[HEAD]
+    hidden = load(write_llama(tmp_path / "plain", tensors, tie_word_embeddings=key)).model
+    assert torch.equal(logits(checkpoint), logits(Checkpoint(architecture=hidden.architecture, model=hidden)))
+    head_weight = checkpoint.model.state_dict().get("head.output.weight", checkpoint.model.embedding.tokens.weight)
+    assert torch.equal(head_weight, used)
+
+
+def test_ld6_a_tie_in_a_nested_config_counts_or_is_refused(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path, llama_tensors(head=False), text_config={"tie_word_embeddings": True})
+    try:
+        checkpoint = load(folder)
+    except ValueError as error:
+        assert "text_config" in str(error)
+    else:
+        assert checkpoint.architecture.tied
+
+
+def test_ld6_a_parameter_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    with pytest.raises(ValueError, match=r"no tensor in the file.*decoder\.layers\.1\.ffn\.up\.weight"):
+        load(write_llama(tmp_path, tensors))
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_ld8_either_alias_may_be_the_stored_one(tmp_path: Path, declared: bool) -> None:
+    tensors = llama_tensors(head=False)
+    expected = load(write_llama(tmp_path / "usual", tensors, tie_word_embeddings=True))
+    tensors[HEAD] = tensors.pop(EMBED)
+    metadata = {"format": "pt", EMBED: HEAD} if declared else None
+    folder = write_llama(tmp_path / "other", tensors, metadata=metadata, tie_word_embeddings=True)
+    checkpoint = load(folder)
+    assert checkpoint.architecture.tied
+    assert torch.equal(logits(checkpoint), logits(expected))
+    again = save(checkpoint, tmp_path / "again")
+    assert same_tensors(read_folder(again), tensors), "the name that was stored is stored again"
+    assert torch.equal(logits(load(again)), logits(expected))
+
+
+def test_ld8_the_usual_alias_of_a_declared_head(tmp_path: Path) -> None:
+    tensors = llama_tensors(head=False)
+    folder = write_llama(tmp_path / "a", tensors, metadata={"format": "pt", HEAD: EMBED}, tie_word_embeddings=True)
+    checkpoint = load(folder)
+    assert checkpoint.architecture.tied
+    again = save(checkpoint, tmp_path / "b")
+    assert same_tensors(read_folder(again), tensors)
+    assert load(again).layout.source.metadata == {"format": "pt", HEAD: EMBED}  # type: ignore[union-attr]
+
+
+def test_ld9_a_tied_model_saved_is_tied_again(tmp_path: Path) -> None:
+    checkpoint = load(write_llama(tmp_path / "a", llama_tensors(head=False), tie_word_embeddings=True))
+    folder = save(checkpoint, tmp_path / "b")
+    again = load(folder)
+    assert json.loads((folder / "config.json").read_text())["tie_word_embeddings"] is True
+    assert HEAD not in read_folder(folder), "a tied head is said by the config, not stored"
+    assert torch.equal(logits(again), logits(checkpoint))
+    with torch.no_grad():
+        before = logits(again)
+        again.model.embedding.tokens.weight.mul_(2)
+    assert not torch.allclose(logits(again), before)
+    assert "head.output.weight" not in again.model.state_dict(), "one storage"
+
+
+def test_ld10_an_untied_load_owns_two_storages(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    tensors[HEAD] = tensors[EMBED].clone()
+    checkpoint = load(write_llama(tmp_path / "a", tensors, tie_word_embeddings=False))
+    with torch.no_grad():
+        checkpoint.model.state_dict()["head.output.weight"].add_(1)
+    state = load(save(checkpoint, tmp_path / "b")).model.state_dict()
+    assert torch.equal(state["embedding.tokens.weight"], tensors[EMBED])
+    assert torch.equal(state["head.output.weight"], tensors[EMBED] + 1)
+
+
+def test_ld11_an_equal_head_beside_a_tied_config_is_accepted_and_kept(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    tensors[HEAD] = tensors[EMBED].clone()
+    checkpoint = load(write_llama(tmp_path / "a", tensors, tie_word_embeddings=True))
+    assert checkpoint.architecture.tied
+    assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), tensors)
+
+
+@pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("wanted", ["stored", "float32", "bfloat16", "float16", "float64", torch.bfloat16])
+def test_ld15_the_type_is_the_stored_one_or_the_one_asked_for(tmp_path: Path, stored: torch.dtype, wanted: Any) -> None:
+    tensors = llama_tensors(dtype=stored)
+    checkpoint = load(write_llama(tmp_path, tensors), dtype=wanted)
+    expected = stored if wanted == "stored" else getattr(torch, wanted) if isinstance(wanted, str) else wanted
+    model = checkpoint.model
+    assert {value.dtype for value in (*model.parameters(), *model.buffers())} == {expected}
+    assert torch.equal(model.embedding.tokens.weight, tensors[EMBED].to(expected))
+
+
+def test_ld15_float16_on_a_cpu_becomes_float32_aloud(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path / "a", llama_tensors(dtype=torch.float16))
+    with pytest.warns(PlaitNotice, match=r"stored in float16.*loaded as float32"):
+        checkpoint = load(folder)
+    assert {value.dtype for value in checkpoint.model.parameters()} == {torch.float32}
+    assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), read_folder(folder)), "saved as it was stored"
+    assert next(load(folder, dtype="float16").model.parameters()).dtype == torch.float16
+
+
+def test_ld15_types_mixed_in_a_file_stay_mixed(tmp_path: Path) -> None:
+    tensors = llama_tensors(dtype=torch.bfloat16)
+    tensors["model.norm.weight"] = tensors["model.norm.weight"].float()
+    folder = write_llama(tmp_path / "a", tensors)
+    with pytest.warns(
+        PlaitNotice, match=r"stored in bfloat16 and float32, and kept so; dtype='float32' computes in one"
+    ):
+        checkpoint = load(folder)
+    assert checkpoint.model.decoder.norm.weight.dtype == torch.float32  # type: ignore[union-attr]
+    assert checkpoint.model.embedding.tokens.weight.dtype == torch.bfloat16
+    assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), tensors)
+
+
+@pytest.mark.parametrize("wrong", ["int8", "float", "f32", torch.int64])
+def test_ld15_a_type_that_is_none_is_refused(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(CheckpointError, match="is not one of 'stored', 'float32'"):
+        load(write_llama(tmp_path), dtype=wrong)
+
+
+def test_ld17_a_renamed_tensor_is_an_error(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    tensors["model.layers.0.mlp.up_project.weight"] = tensors.pop("model.layers.0.mlp.up_proj.weight")
+    with pytest.raises(ValueError, match=r"no tensor in the file.*mlp\.up_proj"):
+        load(write_llama(tmp_path, tensors))
+
+
+def test_ld17_a_tensor_too_many_is_an_error(tmp_path: Path) -> None:
+    tensors = {**llama_tensors(), "model.layers.0.mlp.extra.weight": torch.ones(3)}
+    with pytest.raises(ValueError, match=r"model\.layers\.0\.mlp\.extra\.weight"):
+        load(write_llama(tmp_path, tensors))
+
+
+def test_ld17_a_wrong_shape_names_the_tensor_and_both_shapes(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    tensors["model.layers.0.mlp.up_proj.weight"] = torch.ones(23, 16)
+    with pytest.raises(ValueError, match=r"mlp\.up_proj\.weight.*\(23, 16\).*\(24, 16\)"):
+        load(write_llama(tmp_path, tensors))
+
+
+def test_ld19_a_table_longer_than_the_tokenizer_keeps_its_rows(tmp_path: Path) -> None:
+    tensors = llama_tensors()
+    folder = write_llama(tmp_path / "a", tensors)
+    write_tokenizer(folder, 32)
+    checkpoint = load(folder)
+    assert checkpoint.tokenizer is not None
+    assert len(checkpoint.tokenizer) == 32
+    assert torch.equal(checkpoint.model.embedding.tokens.weight, tensors[EMBED])
+    assert resize(checkpoint, 34) is checkpoint, "two more tokens still fit in the 40 rows"
+    again = load(save(checkpoint, tmp_path / "b"))
+    assert len(again.model.embedding.tokens.weight) == 40
+
+
+def test_ld19_growing_keeps_the_old_rows_bitwise(tmp_path: Path) -> None:
+    checkpoint = load(write_llama(tmp_path))
+    grown = resize(checkpoint, 43)
+    assert grown.architecture.vocab_size == 43
+    for name in ("embedding.tokens.weight", "head.output.weight"):
+        old, new = checkpoint.model.state_dict()[name], grown.model.state_dict()[name]
+        assert torch.equal(new[:40], old)
+        assert torch.allclose(new[40:], old.mean(0, keepdim=True).expand(3, 16))
+    assert torch.allclose(logits(grown)[..., :40], logits(checkpoint), atol=1e-6)
+    assert resize(checkpoint, 32, shrink=True).architecture.vocab_size == 32
+    with pytest.raises(CheckpointError, match="rows: 0 leaves no vocabulary"):
+        resize(checkpoint, 0)
+
+
+def test_sv10_code_that_a_config_points_to_never_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    folder = write_llama(
+        tmp_path / "a",
+        auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
+        trust_remote_code=True,
+    )
+    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w').write('ran')\nclass Config: ...\nclass Model: ...\n")
+    assert torch.isfinite(logits(load(folder))).all(), "Llama's own architecture needs none of it"
+    write_config(folder, model_type="evil", auto_map={"AutoConfig": "evil.Config"})
+    with pytest.raises(ValueError, match="code of its own"):
+        load(folder)
+    assert not marker.exists()
+
+
+def test_a_single_file_finds_its_config_beside_it(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path)
+    assert torch.equal(logits(load(folder / "model.safetensors")), logits(load(folder)))
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"config\.json: there is no such file"):
+        load(folder)
+
+
+def test_shards_load_as_one(tmp_path: Path) -> None:
+    assert torch.equal(logits(load(write_shards(tmp_path / "a"))), logits(load(write_llama(tmp_path / "b"))))
+
+
+def test_presets_and_architectures_are_drawn_only_on_request() -> None:
+    with pytest.raises(CheckpointError, match="the preset 'gpt2' has no weights; say random=True"):
+        load("gpt2")
+    with pytest.raises(CheckpointError, match="an Architecture has no weights; say random=True"):
+        load(TINY)
+    first, second, other = (load(TINY, random=True, seed=seed) for seed in (3, 3, 4))
+    table = "embedding.tokens.weight"
+    assert torch.equal(first.model.state_dict()[table], second.model.state_dict()[table])
+    assert not torch.equal(first.model.state_dict()[table], other.model.state_dict()[table])
+    assert load(TINY, random=True, dtype="bfloat16").model.embedding.tokens.weight.dtype == torch.bfloat16
+    xavier = load(TINY, random="xavier").model.state_dict()[table]
+    assert abs(float(xavier.std()) - 8**-0.5) < 0.05, "the scheme is the one that was named"
+
+
+def test_random_weights_for_a_folder_with_a_config_alone(tmp_path: Path) -> None:
+    write_config(tmp_path, tie_word_embeddings=True)
+    with pytest.raises(CheckpointError, match="there are no weights here"):
+        load(tmp_path)
+    checkpoint = load(tmp_path, random=True, seed=1)
+    assert checkpoint.architecture.tied
+    assert checkpoint.architecture.vocab_size == CONFIG["vocab_size"]
+    assert checkpoint.rules.end == (2,)
+    write_config(tmp_path, tie_word_embeddings=False)
+    assert not load(tmp_path, random=True).architecture.tied
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("nowhere", "there is no such file or folder, and it is neither a hub name"),
+        ("./nowhere/x", "there is no such file or folder"),
+        ("gpt2-smal", "neither a hub name"),
+    ],
+)
+def test_a_source_that_is_none(source: str, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        load(source)
+
+
+def test_a_revision_belongs_to_hub_names(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="revision: it belongs to hub names, but .* is a path here; write 'hub:"):
+        load(write_llama(tmp_path), revision="main")
+
+
+def test_a_file_of_another_kind(tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"loads folders, \.safetensors and \.gguf files, not this one"):
+        load(tmp_path / "x.onnx")
+
+
+def write_tokenizer(folder: Path, size: int) -> None:
+    from tokenizers import Tokenizer, models
+
+    vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"w{i}": i for i in range(3, size)}}
+    Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>")).save(str(folder / "tokenizer.json"))

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.checkpoint.making import logits, snapshot, write_llama
+
+from plait.checkpoint import CheckpointError, SentencePooling, load, save
+from plait.checkpoint.pooling import read_sentence_folder, sentence_files
+
+KIND = "sentence_transformers.models."
+
+
+def write_modules(folder: Path, *kinds: tuple[str, str], **pooling: Any) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    modules = [{"idx": i, "name": str(i), "path": path, "type": KIND + kind} for i, (kind, path) in enumerate(kinds)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, **pooling}))
+
+
+def test_the_real_folder(minilm: Path) -> None:
+    checkpoint = load(minilm)
+    assert checkpoint.pooling == SentencePooling(pooling="mean", normalize=True, max_length=256)
+    assert checkpoint.architecture.kind == "encoder"
+    assert checkpoint.tokenizer is not None
+
+
+@pytest.mark.parametrize(
+    ("flag", "mode"),
+    [("pooling_mode_cls_token", "cls"), ("pooling_mode_mean_tokens", "mean"), ("pooling_mode_lasttoken", "last")],
+)
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("inner", ["", "0_Transformer"])
+def test_pooling_is_read_and_saved_where_it_lay(
+    tmp_path: Path, flag: str, mode: Any, normalize: bool, inner: str
+) -> None:
+    folder = tmp_path / "a"
+    kinds = [("Transformer", inner), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] if normalize else [])]
+    write_modules(folder, *kinds, **{flag: True, "pooling_mode_max_tokens": False})
+    write_llama(folder / inner)
+    (folder / inner / "sentence_bert_config.json").write_text('{"max_seq_length": 12}')
+    checkpoint = load(folder)
+    assert checkpoint.pooling == SentencePooling(pooling=mode, normalize=normalize, max_length=12)
+    again = save(checkpoint, tmp_path / "b")
+    assert snapshot(again).keys() == snapshot(folder).keys()
+    read = load(again)
+    assert read.pooling == checkpoint.pooling
+    assert torch.equal(logits(read), logits(checkpoint))
+
+
+def test_the_newer_spelling(tmp_path: Path) -> None:
+    write_modules(tmp_path, ("Transformer", ""), ("Pooling", "1_Pooling"), pooling_mode="cls")
+    found = read_sentence_folder(tmp_path)
+    assert found is not None
+    assert found.pooling == SentencePooling(pooling="cls")
+
+
+@pytest.mark.parametrize(
+    "pooling", [SentencePooling(pooling="last", normalize=True, max_length=9), SentencePooling(pooling="cls")]
+)
+def test_pooling_that_came_from_nowhere_is_written(tmp_path: Path, pooling: SentencePooling) -> None:
+    for name, data in sentence_files(pooling).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    found = read_sentence_folder(tmp_path)
+    assert found is not None
+    assert found.pooling == pooling
+
+
+@pytest.mark.parametrize(
+    ("kinds", "pooling", "message"),
+    [
+        ([("Transformer", ""), ("Pooling", "1_Pooling")], {"pooling_mode_max_tokens": True}, "not by pooling_mode_max"),
+        (
+            [("Transformer", ""), ("Pooling", "1_Pooling")],
+            {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True},
+            "not by pooling_mode_cls_token and pooling_mode_mean_tokens",
+        ),
+        ([("Transformer", ""), ("Pooling", "1_Pooling")], {}, "not by nothing"),
+        ([("Transformer", ""), ("Dense", "2_Dense")], {}, "plait has no module 'Dense'"),
+        ([("Transformer", "")], {}, "lists no Pooling"),
+        ([("Transformer", "../other"), ("Pooling", "1_Pooling")], {"pooling_mode": "cls"}, "leads out of the folder"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path: Path, kinds: Any, pooling: Any, message: str) -> None:
+    write_modules(tmp_path, *kinds, **pooling)
+    with pytest.raises(CheckpointError, match=message):
+        read_sentence_folder(tmp_path)

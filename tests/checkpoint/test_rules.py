@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from plait.checkpoint import CheckpointError, DecodeRules
+from plait.checkpoint.rules import generation_config, read_rules, rules_from_dict, rules_from_gguf
+
+
+@dataclass
+class Words:
+    eos: int | None = None
+    bos: int | None = None
+    pad: int | None = None
+
+
+def rules(config: dict[str, Any], generation: dict[str, Any] | None = None, words: Any = None) -> DecodeRules:
+    return read_rules(config, generation, words)
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "words", "expected"),
+    [
+        ({"eos_token_id": 1}, None, None, (1,)),
+        ({"eos_token_id": [1, 6]}, None, None, (1, 6)),
+        ({"eos_token_id": 1}, {"eos_token_id": 6}, None, (6, 1)),
+        ({"eos_token_id": 1}, {"eos_token_id": [6, 7]}, Words(eos=8), (6, 7, 1, 8)),
+        ({"eos_token_id": [1]}, {"eos_token_id": None}, Words(eos=1), (1,)),
+        ({"eos_token_id": None}, {"eos_token_id": None}, None, ()),
+        ({}, {}, Words(eos=0), (0,)),
+    ],
+)
+def test_ge1_end_ids_are_the_union_of_all_that_is_written(
+    config: Any, generation: Any, words: Any, expected: tuple[int, ...]
+) -> None:
+    assert rules({"model_type": "qwen2", **config}, generation, words).end == expected
+
+
+def test_ge1_a_class_default_counts_only_where_nothing_is_written() -> None:
+    assert rules({"model_type": "llama"}).end == (2,)
+    assert rules({"model_type": "llama"}, {"eos_token_id": [1, 6]}).end == (1, 6)
+    assert rules({"model_type": "llama", "eos_token_id": None}).end == ()
+    assert rules({"model_type": "llama"}, None, Words(eos=9)).end == (9,)
+
+
+def test_ge1_ends_of_a_gguf_header() -> None:
+    metadata = {"tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.eot_token_id": 7}
+    assert rules_from_gguf(metadata) == DecodeRules(bos=1, end=(2, 7))
+    assert rules_from_gguf({**metadata, "tokenizer.ggml.eom_token_id": 2}).end == (2, 7)
+    assert rules_from_gguf({}) == DecodeRules()
+
+
+def test_starts_of_encoder_decoders() -> None:
+    assert rules({"model_type": "t5", "pad_token_id": 0, "eos_token_id": 1}).start == 0
+    marian = rules({"model_type": "marian", "pad_token_id": 58100, "eos_token_id": 0, "bad_words_ids": [[58100]]})
+    assert (marian.start, marian.pad, marian.end, marian.banned) == (58100, 58100, (0,), ((58100,),))
+    assert marian.forced_last == 0, "Marian's class forces the end at the limit"
+    bart = rules({"model_type": "bart", "forced_bos_token_id": 0})
+    assert (bart.start, bart.bos, bart.pad, bart.end, bart.forced_first, bart.forced_last) == (2, 0, 1, (2,), 0, 2)
+    assert rules({"model_type": "bart"}, {"decoder_start_token_id": 5}).start == 5
+    assert rules({"model_type": "bart", "forced_eos_token_id": None}).forced_last is None
+    assert rules({"model_type": "llama"}).start is None
+
+
+def test_every_number_is_read_from_the_generation_config() -> None:
+    written = {
+        "max_length": 512, "max_new_tokens": 20, "min_length": 3, "min_new_tokens": 2, "no_repeat_ngram_size": 3,
+        "do_sample": True, "temperature": 0.6, "top_k": 40, "top_p": 0.9, "min_p": 0.05, "repetition_penalty": 1.1,
+        "num_beams": 4, "length_penalty": 2, "early_stopping": True, "suppress_tokens": [5, 6],
+        "bad_words_ids": [[3], [4, 5], [5]], "forced_bos_token_id": 8, "forced_eos_token_id": [9],
+    }  # fmt: skip
+    expected = DecodeRules(
+        bos=1, forced_first=8, forced_last=9, max_length=512, max_new_tokens=20, min_length=3, min_new_tokens=2,
+        no_repeat_ngram=3, sample=True, temperature=0.6, top_k=40, top_p=0.9, min_p=0.05, repetition_penalty=1.1,
+        beams=4, length_penalty=2, early_stopping=True, banned=((3,), (4, 5), (5,), (6,)),
+    )  # fmt: skip
+    assert rules({"model_type": "qwen2", "bos_token_id": 1}, written) == expected
+    assert rules({"model_type": "qwen2"}, {"early_stopping": "never"}).early_stopping == "never"
+
+
+def test_old_configs_hold_the_rules_themselves_unless_there_is_a_generation_config() -> None:
+    config = {"model_type": "bart", "num_beams": 4, "max_length": 142}
+    assert (rules(config).beams, rules(config).max_length) == (4, 142)
+    assert (rules(config, {}).beams, rules(config, {}).max_length) == (1, None)
+
+
+def test_nulls_and_minus_one_are_no_rules() -> None:
+    keys = ["temperature", "top_k", "num_beams", "do_sample", "max_length", "eos_token_id", "bad_words_ids"]
+    assert rules({"model_type": "qwen2", "pad_token_id": -1}, dict.fromkeys(keys)) == DecodeRules()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("eos_token_id", "2", "eos_token_id: '2' is neither a token id nor a list of them"),
+        ("eos_token_id", [1, None], "is neither a token id nor a list"),
+        ("bos_token_id", True, "bos_token_id: True is not a whole number"),
+        ("temperature", "hot", "temperature: 'hot' is not a number"),
+        ("do_sample", 1, "do_sample: 1 is not true or false"),
+        ("top_k", 1.5, "top_k: 1.5 is not a whole number"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_named(key: str, value: Any, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        rules({"model_type": "qwen2"}, {key: value})
+
+
+def test_rules_are_plain_data_both_ways() -> None:
+    full = DecodeRules(
+        start=0, end=(1, 2), banned=((3,), (4, 5)), sample=True, temperature=0.7, early_stopping="never", max_length=9
+    )
+    assert rules_from_dict(full.to_dict()) == full
+    assert DecodeRules().to_dict() == {}
+    with pytest.raises(CheckpointError, match=r"decode_rules\.ends: there is no such rule"):
+        rules_from_dict({"ends": [1]})
+
+
+def test_changed_rules_are_written_over_the_old_file() -> None:
+    base = {"eos_token_id": 2, "temperature": 0.6, "do_sample": True, "custom": 1, "suppress_tokens": [9]}
+    before = rules({"model_type": "qwen2"}, base)
+    assert generation_config(before, base, before) == base
+    changed = dataclasses.replace(before, end=(2, 7), temperature=0.3, banned=((4, 5),))
+    written = generation_config(changed, base, before)
+    assert written == {
+        "eos_token_id": [2, 7],
+        "temperature": 0.3,
+        "do_sample": True,
+        "custom": 1,
+        "bad_words_ids": [[4, 5]],
+    }
+    assert rules({"model_type": "qwen2"}, written) == changed
+    bare = dataclasses.replace(before, end=(), banned=())
+    assert rules({"model_type": "qwen2"}, generation_config(bare, base, before)) == bare
