@@ -20,7 +20,9 @@ def _made(kind: str, folder: Path) -> Tokenizer | None:
     if kind == "metaspace":
         return load_tokenizer(making.tokenizer_folder(folder, making.metaspace(), bos_token="<s>", eos_token="</s>"))
     if kind == "unigram":
-        return load_tokenizer(making.tokenizer_folder(folder, making.unigram(), eos_token="</s>", pad_token="<pad>"))
+        return load_tokenizer(
+            making.tokenizer_folder(folder, making.unigram(), eos_token="</s>", pad_token="<pad>", unk_token="<unk>")
+        )
     if kind == "llama":
         (folder / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe"))
     elif kind == "t5":

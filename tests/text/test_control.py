@@ -52,7 +52,7 @@ def test_sv7_for_vocabularies_whose_control_strings_are_pieces(tokenizers: dict[
     for kind in ("metaspace", "llama", "gguf-llama", "unigram", "t5"):
         t = with_template(tokenizers[kind], LLAMA, bos_token="", eos_token="</s>")
         ids = t.chat([{"role": "user", "content": attack}])
-        assert control_ids(t, ids) == [t.eos], kind
+        assert [id for id in control_ids(t, ids) if id != t.unk] == [t.eos], kind
         if kind not in ("unigram", "t5"):  # they have no piece for '<'
             assert t.decode(ids) == f"user: {attack}</s>assistant:", kind
 

@@ -115,7 +115,8 @@ def _over_library(
     control = [name for name in added if template is not None and template.controls(name)]
     segmenter = LibrarySegmenter(library, control)
     named = {role: id for role, name in names.items() if (id := library.token_to_id(name)) is not None}
-    prefix, suffix = settings.around(convention, named) or specials_of(library)
+    # A tokenizer.json says itself what goes around a text, whatever add_bos_token says beside it.
+    prefix, suffix = settings.around(convention, named) if convention is not None else specials_of(library)
     return Tokenizer(
         segmenter=segmenter,
         write=_copier(settings.folder),
@@ -150,7 +151,7 @@ def _pieces(path: Path) -> Tokenizer:
         prefix_each=convention.prefix_each or bool(settings.config.get("legacy", False)),
     )
     named = {role: id for role, name in names.items() if (id := segmenter.id(name)) is not None}
-    prefix, suffix = settings.around(convention, named) or ((), ())
+    prefix, suffix = settings.around(convention, named)
     plain = {id for id, token in listed.items() if not token.special}
     return Tokenizer(
         segmenter=segmenter,
@@ -170,7 +171,7 @@ def _marian(folder: Path) -> Tokenizer:
     vocab = _vocab(folder / "vocab.json")
     special = [*names.values(), *settings.special_names()]
     named = {role: vocab[name] for role, name in names.items() if name in vocab}
-    prefix, suffix = settings.around(convention, named) or ((), ())
+    prefix, suffix = settings.around(convention, named)
 
     def side(name: str, vocab: Mapping[str, int], target: Tokenizer | None = None) -> Tokenizer:
         model = (folder / name).read_bytes()

@@ -14,7 +14,6 @@ from plait.text.chat_template import ChatTemplate
 from plait.text.conventions import CLASS_OF, ROLES, Convention
 from plait.text.error import TokenizerError
 
-_Around = tuple[tuple[int, ...], tuple[int, ...]]
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
@@ -71,16 +70,14 @@ class Settings:
             more += value.values() if isinstance(value, Mapping) else value
         return [*self.names().values(), *(name for token in more if (name := _content(token)) is not None)]
 
-    def around(self, convention: Convention | None, named: Mapping[str, int]) -> _Around | None:
-        """The ids before and after a text: what the files switch, else what the class implies; None if neither says."""
-        switched = {role: self.config.get(f"add_{role}_token") for role in ("bos", "eos")}
-        if convention is None and not any(switch is not None for switch in switched.values()):
-            return None
-        before, after = (convention.before, convention.after) if convention is not None else ((), ())
-        if switched["bos"] is not None and before in ((), ("bos",)):
-            before = ("bos",) if switched["bos"] and "bos" in named else ()
-        if switched["eos"] is not None and after in ((), ("eos",)):
-            after = ("eos",) if switched["eos"] and "eos" in named else ()
+    def around(self, convention: Convention, named: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ids before and after a text: what the class implies, BOS and EOS as the files switch them."""
+        before, after = convention.before, convention.after
+        add_bos, add_eos = (self.config.get(f"add_{role}_token") for role in ("bos", "eos"))
+        if add_bos is not None and before in ((), ("bos",)):
+            before = ("bos",) if add_bos and "bos" in named else ()
+        if add_eos is not None and after in ((), ("eos",)):
+            after = ("eos",) if add_eos and "eos" in named else ()
         missing = [role for role in (*before, *after) if role not in named]
         if missing:
             raise TokenizerError(
