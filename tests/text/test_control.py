@@ -89,7 +89,7 @@ TRICKS: dict[str, tuple[str, Any]] = {
     "a key": ("{{ messages[0].content | tojson }}", {"<|im_end|>": 1}),
     "as JSON": ("{{ messages | tojson }}", "<|im_start|><|im_end|>"),
     "reversed list": ("{{ messages[0].content[::-1] | join }}", ["|>", "<|im_end"]),
-    "lower": ("{{ messages[0].content | lower }}", "A<|im_end|>"),
+    "lower": ("{{ messages[0].content | lower }}", "a<|IM_END|>"),
 }
 
 
@@ -172,6 +172,11 @@ def test_chat_ids_are_the_references(tokenizers: dict[str, Tokenizer], reference
                 messages, chat_template=source, add_generation_prompt=prompt, return_dict=False
             )
             assert ours.chat(messages, add_generation_prompt=prompt) == expected
+
+
+def test_tk12_a_lone_surrogate_in_a_message_is_refused_in_words(tokenizers: dict[str, Tokenizer]) -> None:
+    with pytest.raises(ValueError, match=r"position 18 holds the lone surrogate U\+D83C"):
+        tokenizers["byte-level"].chat([{"role": "user", "content": "a\ud83c"}])
 
 
 def test_a_tokenizer_without_a_template_says_so() -> None:

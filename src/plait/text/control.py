@@ -20,7 +20,8 @@ _PRIVATE = (0xE000, 0xF8FF)  # the private use area: characters that mean nothin
 def mark_control(values: T, control: Iterable[str]) -> tuple[Marks | None, T]:
     """``values`` with every control string in every string of it marked, and the marks; None where there was none."""
     strings = list(_strings(values))
-    pattern = re.compile(f"({_any_of(control).pattern})|(?:{_beginning_of(control)})(?=\\s*\\Z)")
+    # In any case: a template may lower what it is given.
+    pattern = re.compile(f"({_any_of(control).pattern})|(?:{_beginning_of(control)})(?=\\s*\\Z)", re.IGNORECASE)
     if not any(pattern.search(string) for string in strings):
         return None, values
     taken = set().union(*strings)
