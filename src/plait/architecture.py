@@ -169,6 +169,7 @@ class EncoderDifferences:
     n_kv_heads: int | None = None
     d_head: int | None = None
     d_ff: int | None = None
+    attention_scale: float | None = None
 
     def __post_init__(self) -> None:
         _check_types(self, "encoder")
@@ -310,6 +311,9 @@ class Architecture:
         self._require("max_length", self.max_length is None or self.max_length >= 1, "give at least 1, or none")
         self._require("norm_eps", self.norm_eps >= 0, "give a number from 0")
         self._require("token_types", self.token_types >= 0, "give a number from 0")
+        self._require(
+            "token_types", not self.token_types or self.n_encoder_layers > 0, "only an encoder reads token types"
+        )
         self._require("position_offset", self.position_offset >= 0, "give a number from 0")
         for name in ("attention_softcap", "qkv_clip", "logit_softcap"):
             self._require(
@@ -437,7 +441,8 @@ class Architecture:
             d_ff=own.d_ff or self.d_ff,
             causal=name == "decoder",
             cross=name == "decoder" and self.kind == "encoder-decoder",
-            attention_scale=d_head**-0.5 if self._is_derived("attention_scale") else self.attention_scale,
+            attention_scale=own.attention_scale
+            or (d_head**-0.5 if self._is_derived("attention_scale") else self.attention_scale),
             layers=tuple(kinds[i % len(kinds)] for i in range(n_layers)),
         )
 

@@ -90,8 +90,8 @@ def inverse_frequencies(rope: Rope, dim: int, totals: Tensor) -> Tensor:
 
 def _llama3(rope: Rope, scaling: RopeScaling, plain: Tensor, dim: int, original: int) -> Tensor:
     """Llama 3.1: long waves are slowed by the factor, short ones kept, between them a blend by wavelength."""
-    turns = original * plain / (2 * math.pi)  # how often each pair goes round within the original length
-    kept = (turns - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
+    wavelength = 2 * math.pi / plain
+    kept = (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
     kept = kept.clamp(0, 1)
     return (1 - kept) * plain / scaling.factor + kept * plain
 

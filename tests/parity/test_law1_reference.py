@@ -1,0 +1,124 @@
+"""Law 1: logits equal the reference library's, in float32 and float64, padded or not, and so do 12 greedy tokens.
+
+One body for every family. What is compared in float64 is the reference with its float32 islands (norms, softmax,
+rotations) lifted to float64; tables that both compute in float32 are left so.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from tests.families.making import build
+from tests.families.recipes import RECIPES
+from tests.models import far
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+import plait
+
+CASES = [(name, length) for name, recipe in RECIPES.items() for length in recipe.lengths]
+cases = pytest.mark.parametrize(("name", "length"), CASES, ids=[f"{name}-{length}" for name, length in CASES])
+
+# Frequencies that depend on length are recomputed in every pass, by us always in float32: see NEAR64.
+BY_LENGTH = ("dynamic", "longrope")
+NEW = 12
+
+
+class Exact64(TorchFunctionMode):
+    """Whoever asks for float32 gets float64."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wide = {torch.float32: torch.float64}
+        lift = lambda value: wide.get(value, value) if isinstance(value, torch.dtype) else value  # noqa: E731
+        if func is torch.Tensor.float:
+            func = torch.Tensor.double
+        return func(*map(lift, args), **{name: lift(value) for name, value in (kwargs or {}).items()})
+
+
+def inputs(recipe: Any, length: int, rows: int = 2) -> tuple[Tensor, dict[str, Tensor], dict[str, Tensor]]:
+    """Tokens without padding ids, and what a family takes besides: ours, and the reference's names for it."""
+    vocabulary = recipe.settings["vocab_size"]
+    generator = torch.Generator().manual_seed(length)
+    tokens = torch.randint(
+        4, recipe.settings.get("decoder_vocab_size", vocabulary), (rows, length), generator=generator
+    )
+    if "encoder_layers" in recipe.settings or "d_kv" in recipe.settings:
+        source = torch.randint(4, vocabulary, (rows, 9), generator=generator)
+        return tokens, {"source": source}, {"input_ids": source, "decoder_input_ids": tokens}
+    if recipe.settings.get("type_vocab_size", 0) > 1:
+        types = torch.randint(0, 2, (rows, length), generator=generator)
+        return tokens, {"token_types": types}, {"input_ids": tokens, "token_type_ids": types}
+    return tokens, {}, {"input_ids": tokens}
+
+
+def outputs(model: Any, names: dict[str, Tensor]) -> Tensor:
+    with torch.no_grad():
+        result = model(**names)
+    return next(result[name] for name in ("logits", "prediction_logits", "last_hidden_state") if name in result)
+
+
+@cases
+def test_law1_logits_equal_the_references(name: str, length: int, reference: ModuleType, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    theirs = build(reference, recipe)
+    theirs.save_pretrained(tmp_path)
+    tokens, extra, names = inputs(recipe, length)
+    checkpoint = plait.load(tmp_path)
+    with torch.no_grad():
+        mine = checkpoint.model(tokens, **extra)
+        assert far(mine, outputs(theirs, names)) < 1e-4
+
+        double = checkpoint.model.double()
+        whole = double(tokens, **extra)
+        with Exact64():
+            exact = outputs(theirs.double(), names)
+        near = 1e-5 if any(kind in name for kind in BY_LENGTH) else 1e-9
+        assert far(whole, exact) < near
+
+        pads = 3
+        filler = tokens[:, :pads]
+        for side in ("left", "right"):
+            ends = (filler, tokens) if side == "left" else (tokens, filler)
+            real = torch.ones_like(tokens, dtype=torch.bool)
+            mask = torch.cat([torch.zeros_like(real[:, :pads]) if e is filler else real for e in ends], 1)
+            more = {
+                k: v if k == "source" else torch.cat((v[:, :pads], v) if side == "left" else (v, v[:, :pads]), 1)
+                for k, v in extra.items()
+            }
+            padded = double(torch.cat(ends, 1), mask=mask, **more)
+            assert far(padded[mask].view_as(whole), exact) < near
+
+
+GENERATING = [
+    (name, length)
+    for name, length in CASES
+    if "Bert" not in RECIPES[name].config and "Robert" not in RECIPES[name].config
+]
+
+
+@pytest.mark.parametrize(("name", "length"), GENERATING, ids=[f"{name}-{length}" for name, length in GENERATING])
+def test_law1_twelve_greedy_tokens_equal_the_references(
+    name: str, length: int, reference: ModuleType, tmp_path: Path
+) -> None:
+    recipe = RECIPES[name]
+    theirs = build(reference, recipe)
+    if not theirs.can_generate():
+        pytest.skip("a model without a head says no tokens")
+    original = recipe.settings.get("rope_parameters", {}).get("original_max_position_embeddings", 16)
+    if "dynamic" in name and length + NEW > original or "longrope" in name and length <= original < length + NEW:
+        pytest.skip("the reference turns a key by the length it was read at; here a row's length is declared once")
+    theirs.generation_config.eos_token_id = theirs.config.eos_token_id = None
+    theirs.save_pretrained(tmp_path)
+    tokens, extra, _ = inputs(recipe, length, rows=1)
+    prompt = extra.get("source", tokens)
+    settings = {"do_sample": False, "num_beams": 1, "max_new_tokens": NEW}
+    settings["use_cache"] = recipe.config != "T5Config"  # whose cache is as deep as the encoder in the reference
+    expected = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)[0]
+    result = plait.generate(
+        plait.load(tmp_path), prompt[0].tolist(), max_new_tokens=NEW, temperature=0, ignore_end=True
+    )
+    assert result.tokens == expected[-NEW:].tolist()
