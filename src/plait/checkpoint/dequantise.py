@@ -9,122 +9,165 @@ the ones its own reference implementation gives, to the bit.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+Bytes = NDArray[Any]  # uint8
+Floats = NDArray[Any]  # float32
 
 
 @dataclass(frozen=True)
 class BlockFormat:
-    """How many weights a block holds, in how many bytes; ``read``: ``(n, bytes)`` uint8 -> ``(n, weights)`` float32."""
+    """How many weights a block holds, in how many bytes; ``read``: ``(n, bytes)`` uint8 -> n blocks of float32."""
 
     weights: int
     bytes: int
-    read: Callable[[Tensor], Tensor]
+    read: Callable[[Bytes], Floats]
 
 
 def dequantise(blocks: Tensor, kind: str) -> Tensor:
-    """The float32 weights in ``blocks``: ``(n, bytes of a block)`` uint8 -> ``(n, weights of a block)``."""
+    """The float32 weights in ``blocks``: ``(n, bytes of a block)`` uint8 -> ``(n, weights of a block)``.
+
+    Spread over as many threads as torch may use, but not by torch: its threads wait for each other after each of some
+    ten small steps, and on a machine that is busy that takes a hundred times as long as the work.
+    """
     read = BLOCK_FORMATS[kind].read
     weights = torch.empty(len(blocks), BLOCK_FORMATS[kind].weights)
-    for piece, out in zip(blocks.split(_PIECE), weights.split(_PIECE), strict=True):
-        out.copy_(read(piece).view_as(out))
+    source, target = blocks.numpy(), weights.numpy()
+
+    def read_piece(start: int) -> None:
+        out = target[start : start + _PIECE]
+        out[:] = read(source[start : start + _PIECE]).reshape(out.shape)
+
+    starts = range(0, len(blocks), _PIECE)
+    n_threads = min(torch.get_num_threads(), len(starts))
+    if n_threads < 2:
+        for start in starts:
+            read_piece(start)
+    else:
+        with ThreadPoolExecutor(n_threads) as threads:
+            list(threads.map(read_piece, starts))
     return weights
 
 
-_PIECE = 16384  # blocks at a time: what is in between stays in the cache of a core
+_PIECE = 8192  # blocks at a time: what is in between stays in the cache of a core
 
 
-def _half(blocks: Tensor, start: int) -> Tensor:
+def _half(blocks: Bytes, start: int) -> Floats:
     """The float16 number at byte ``start`` of every block."""
-    return blocks[:, start : start + 2].contiguous().view(torch.float16).float()  # n 1
+    return np.ascontiguousarray(blocks[:, start : start + 2]).view(np.float16).astype(np.float32)  # n 1
 
 
-def _signed(blocks: Tensor, start: int, count: int) -> Tensor:
-    return blocks[:, start : start + count].contiguous().view(torch.int8)
+def _floats(whole: Bytes, offset: int = 0) -> Floats:
+    values = whole.astype(np.float32)
+    if offset:
+        values -= offset
+    return values
 
 
-def _fields(packed: Tensor, bits: int, count: int) -> Tensor:
+def _scaled(values: Floats, scale: Floats) -> Floats:
+    values *= scale
+    return values
+
+
+def _shifted(values: Floats, low: Floats) -> Floats:
+    values += low
+    return values
+
+
+def _fields(packed: Bytes, bits: int, count: int) -> Bytes:
     """Bytes ``(..., s)`` cut into ``count`` fields of ``bits``, the lowest first: ``(..., count, s)``."""
-    packed, mask = packed.contiguous(), 2**bits - 1
-    return torch.stack([(packed >> bits * i) & mask for i in range(count)], dim=-2)
+    fields = np.empty((*packed.shape[:-1], count, packed.shape[-1]), np.uint8)
+    for i in range(count):
+        np.right_shift(packed, bits * i, out=fields[..., i, :])
+    fields &= 2**bits - 1
+    return fields
 
 
-def _nibbles(blocks: Tensor, start: int) -> Tensor:
+def _nibbles(blocks: Bytes, start: int) -> Bytes:
     """16 bytes hold 32 weights: the low halves are the first 16."""
-    return _fields(blocks[:, start : start + 16], 4, 2).flatten(1)  # n 32
+    return _fields(blocks[:, start : start + 16], 4, 2).reshape(-1, 32)
 
 
-def _fifth_bits(blocks: Tensor, start: int) -> Tensor:
+def _fifth_bits(blocks: Bytes, start: int) -> Bytes:
     """4 bytes hold a bit for each of 32 weights."""
-    bits = blocks[:, start : start + 4, None].expand(-1, -1, 8) >> torch.arange(8, dtype=torch.uint8)  # n 4 8
-    return ((bits & 1) << 4).flatten(1)  # n 32
+    return np.unpackbits(blocks[:, start : start + 4], axis=1, bitorder="little") << 4  # n 32
 
 
-def _q8_0(b: Tensor) -> Tensor:
-    return _signed(b, 2, 32).float().mul_(_half(b, 0))
+def _q8_0(b: Bytes) -> Floats:
+    return _scaled(_floats(b[:, 2:].view(np.int8)), _half(b, 0))
 
 
-def _q4_0(b: Tensor) -> Tensor:
-    return _nibbles(b, 2).float().sub_(8).mul_(_half(b, 0))
+def _q4_0(b: Bytes) -> Floats:
+    return _scaled(_floats(_nibbles(b, 2), 8), _half(b, 0))
 
 
-def _q4_1(b: Tensor) -> Tensor:
-    return _nibbles(b, 4).float().mul_(_half(b, 0)).add_(_half(b, 2))
+def _q4_1(b: Bytes) -> Floats:
+    return _shifted(_scaled(_floats(_nibbles(b, 4)), _half(b, 0)), _half(b, 2))
 
 
-def _q5_0(b: Tensor) -> Tensor:
-    return (_nibbles(b, 6) | _fifth_bits(b, 2)).float().sub_(16).mul_(_half(b, 0))
+def _q5_0(b: Bytes) -> Floats:
+    return _scaled(_floats(_nibbles(b, 6) | _fifth_bits(b, 2), 16), _half(b, 0))
 
 
-def _q5_1(b: Tensor) -> Tensor:
-    return (_nibbles(b, 8) | _fifth_bits(b, 4)).float().mul_(_half(b, 0)).add_(_half(b, 2))
+def _q5_1(b: Bytes) -> Floats:
+    return _shifted(_scaled(_floats(_nibbles(b, 8) | _fifth_bits(b, 4)), _half(b, 0)), _half(b, 2))
 
 
 # The K-quants: 256 weights in 8 or 16 groups, each group with a small scale of its own under the block's.
 
 
-def _q2_k(b: Tensor) -> Tensor:
-    scales, d, d_min = b[:, :16], _half(b, 80), _half(b, 82)
-    q = _fields(b[:, 16:80].view(-1, 2, 32), 2, 4).view(-1, 16, 16)  # n groups 16
-    return q.float().mul_((d * (scales & 15)).unsqueeze(-1)).sub_((d_min * (scales >> 4)).unsqueeze(-1))
+def _grouped(q: Bytes, scales: Floats, minima: Floats) -> Floats:
+    """``q`` ``(n, groups, w)``, scales and minima ``(n, groups)``."""
+    return _shifted(_scaled(_floats(q), scales[..., None]), -minima[..., None])
 
 
-def _q3_k(b: Tensor) -> Tensor:
-    low = _fields(b[:, 96:104], 4, 2).flatten(1)  # n 16
-    high = _fields(b[:, 104:108], 2, 4).flatten(1)  # n 16
-    scales = _half(b, 108) * (low | (high << 4)).float().sub_(32)
-    q = _fields(b[:, 32:96].view(-1, 2, 32), 2, 4).view(-1, 16, 16)
-    missing = (_fields(b[:, :32], 1, 8) ^ 1).view(-1, 16, 16)  # a set bit means that nothing is taken off
-    return q.float().sub_(missing << 2).mul_(scales.unsqueeze(-1))
+def _q2_k(b: Bytes) -> Floats:
+    scales = b[:, :16]
+    q = _fields(b[:, 16:80].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16)
+    return _grouped(q, _half(b, 80) * (scales & 15), _half(b, 82) * (scales >> 4))
 
 
-def _group_scales(packed: Tensor) -> tuple[Tensor, Tensor]:
+def _q3_k(b: Bytes) -> Floats:
+    low = _fields(b[:, 96:104], 4, 2).reshape(-1, 16)
+    high = _fields(b[:, 104:108], 2, 4).reshape(-1, 16)
+    scales = _half(b, 108) * _floats(low | high << 4, 32)
+    q = _floats(_fields(b[:, 32:96].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16))
+    q -= (_fields(b[:, :32], 1, 8).reshape(-1, 16, 16) ^ 1) << 2  # a set bit means that nothing is taken off
+    return _scaled(q, scales[..., None])
+
+
+def _group_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
     """12 bytes hold 8 scales and 8 minima of 6 bits: four of each whole, the others split between two bytes."""
-    scale, low, rest = packed.view(-1, 3, 4).unbind(1)
-    scales = torch.cat([scale & 63, (rest & 15) | ((scale >> 2) & 48)], dim=1)
-    minima = torch.cat([low & 63, (rest >> 4) | ((low >> 2) & 48)], dim=1)
+    scale, low, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([scale & 63, (rest & 15) | ((scale >> 2) & 48)], axis=1)
+    minima = np.concatenate([low & 63, (rest >> 4) | ((low >> 2) & 48)], axis=1)
     return scales, minima  # n 8, n 8
 
 
-def _q4_k(b: Tensor) -> Tensor:
-    scales, minima = _group_scales(b[:, 4:16].contiguous())
-    q = _fields(b[:, 16:144].view(-1, 4, 32), 4, 2).view(-1, 8, 32)
-    return q.float().mul_((_half(b, 0) * scales).unsqueeze(-1)).sub_((_half(b, 2) * minima).unsqueeze(-1))
+def _q4_k(b: Bytes) -> Floats:
+    scales, minima = _group_scales(b[:, 4:16])
+    q = _fields(b[:, 16:144].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32)
+    return _grouped(q, _half(b, 0) * scales, _half(b, 2) * minima)
 
 
-def _q5_k(b: Tensor) -> Tensor:
-    scales, minima = _group_scales(b[:, 4:16].contiguous())
-    q = _fields(b[:, 48:176].view(-1, 4, 32), 4, 2).view(-1, 8, 32) | (_fields(b[:, 16:48], 1, 8) << 4)
-    return q.float().mul_((_half(b, 0) * scales).unsqueeze(-1)).sub_((_half(b, 2) * minima).unsqueeze(-1))
+def _q5_k(b: Bytes) -> Floats:
+    scales, minima = _group_scales(b[:, 4:16])
+    q = _fields(b[:, 48:176].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32) | _fields(b[:, 16:48], 1, 8) << 4
+    return _grouped(q, _half(b, 0) * scales, _half(b, 2) * minima)
 
 
-def _q6_k(b: Tensor) -> Tensor:
-    scales = _half(b, 208) * _signed(b, 192, 16)
-    low = _fields(b[:, :128].view(-1, 2, 64), 4, 2).view(-1, 8, 32)
-    high = _fields(b[:, 128:192].view(-1, 2, 32), 2, 4).view(-1, 8, 32)
-    return (low | (high << 4)).float().sub_(32).view(-1, 16, 16).mul_(scales.unsqueeze(-1))
+def _q6_k(b: Bytes) -> Floats:
+    scales = _half(b, 208) * b[:, 192:208].view(np.int8)
+    low = _fields(b[:, :128].reshape(-1, 2, 64), 4, 2).reshape(-1, 8, 32)
+    high = _fields(b[:, 128:192].reshape(-1, 2, 32), 2, 4).reshape(-1, 8, 32)
+    return _scaled(_floats((low | high << 4).reshape(-1, 16, 16), 32), scales[..., None])
 
 
 BLOCK_FORMATS = {

@@ -78,6 +78,7 @@ def load(
         binding=binding.layout,
         source=found.source,
         types=types,
+        keeps_types=wanted is None and not found.is_gguf,
         config=found.config,
         generation_config=found.generation,
         rules=found.rules,

@@ -23,7 +23,8 @@ class Layout:
     """How a checkpoint lay in its files; all empty for one that was drawn at random.
 
     ``family``: who spelt it (``"llama"``, ``"plait"``); ``binding``: that family's own record of prefixes, duplicates
-    and leftovers; ``types``: canonical name -> (type it was loaded in, type it was stored in); ``rules``: as read.
+    and leftovers; ``types``: canonical name -> (type it was loaded in, type it was stored in); ``keeps_types``: whether
+    saving goes back to the stored ones, rather than to one that was asked for; ``rules``: as read.
     """
 
     family: str | None = None
@@ -31,6 +32,7 @@ class Layout:
     binding: Any = None
     source: TensorSource | None = None
     types: Mapping[str, tuple[torch.dtype, torch.dtype]] = field(default_factory=dict)
+    keeps_types: bool = True
     config: Mapping[str, Any] | None = None
     generation_config: Mapping[str, Any] | None = None
     rules: DecodeRules = DecodeRules()

@@ -43,8 +43,8 @@ def save(
     """Write a checkpoint to ``folder``, whole or not at all; returns the folder.
 
     What was loaded from unquantised files and not changed is written back with the same bytes in every tensor, under
-    the names it had, with everything that came along. Weights that were read in another type than they were stored in
-    (float16 on a CPU) go back to the stored type, unless the model was moved to a third.
+    the names it had, with everything that came along. float16 that was read as float32 goes back to float16, unless the
+    model was moved to a third type; a type that was asked for when loading is the type that is written.
 
     Args:
         checkpoint: what to write.
@@ -176,7 +176,7 @@ class _Writing:
         """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
         value = self.parameters[name]
         loaded, stored = self.layout.types.get(name, (value.dtype, value.dtype))
-        return value.to(stored) if value.dtype == loaded else value
+        return value.to(stored) if self.layout.keeps_types and value.dtype == loaded else value
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything to write: parameters, their duplicates, and what came along unused."""
