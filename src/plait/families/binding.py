@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plait.architecture import Architecture
 from plait.families.errors import FamilyError
-from plait.families.layout import Layout
+from plait.families.layout import Layout, Spelling
 from plait.families.operations import Operation, Shape
 from plait.families.parameters import parameters
 
@@ -171,7 +171,41 @@ def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[li
                     yield [name], Weight(stored, weight.operations), tower.d_head
 
 
+def repeated(aliases: Mapping[str, str], table: Mapping[str, tuple[Entry, int]]) -> dict[str, tuple[str, ...]]:
+    """``{parameter: its usual name, and others it may be stored under}``, for parameters that have such."""
+    own = {entry.stored for entry, _ in table.values()}
+    found: dict[str, tuple[str, ...]] = {}
+    for alias, name in aliases.items():
+        if name in table and alias not in own:
+            found[name] = (*found.get(name, (table[name][0].stored,)), alias)
+    return found
+
+
+def tie(table: Mapping[str, tuple[Entry, int]], aliases: Mapping[str, str], spelling: Spelling) -> Binding:
+    """Find each entry's tensor in a file, under its usual name or another; raises over those that are not there."""
+    others = repeated(aliases, table)
+    bound: dict[str, tuple[Entry, str, int]] = {}
+    renamed: dict[str, str] = {}
+    duplicates: dict[str, str] = {}
+    lost: dict[str, str] = {}
+    for name, (entry, part) in table.items():
+        places = others.get(name, (entry.stored,))
+        found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
+        if not found:
+            lost[name] = entry.stored
+            continue
+        bound[name] = (entry, found[0], part)
+        if found[0] != spelling.here(entry.stored):
+            renamed[entry.stored] = found[0]
+        duplicates |= {stored: name for stored in found[1:]}
+    if lost:
+        first = few([f"{name} ({stored})" for name, stored in lost.items()])
+        raise FamilyError(f"{len(lost)} parameters of {len(table)} have no tensor in the file: {first}.")
+    used = {stored for _, stored, _ in bound.values()} | duplicates.keys()
+    return Binding(bound, Layout(spelling.prefix, renamed, duplicates, tuple(sorted(spelling.names - used))))
+
+
 def few(names: Collection[str], limit: int = 4) -> str:
     """The first of many names, and how many more there are."""
-    first = sorted(names)[:limit]
+    first = list(names)[:limit]
     return ", ".join(first) + (f" and {len(names) - limit} more" if len(names) > limit else "")

@@ -14,8 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError
-from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers
+from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers, repeated, tie
 from plait.families.errors import FamilyError
+from plait.families.heads import HEAD_FIELDS, NESTED, TIE_KEY, Equal, head_by_class, is_tied, tie_flag
 from plait.families.knobs import KNOWN, refuse
 from plait.families.layout import Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
@@ -23,17 +24,11 @@ from plait.families.settings import Reading, Setting, merged
 if TYPE_CHECKING:
     from torch import Tensor
 
-Equal = Callable[[str, str], bool]
-
-# Fields of a vocabulary head, without meaning where there is none
-HEAD_FIELDS = frozenset({"head_transform", "logit_bias", "logit_scale", "logit_softcap"})
-WITH_HEAD = re.compile(r"\w*(ForCausalLM|LMHeadModel|ForMaskedLM|ForPreTraining|ForConditionalGeneration|MTModel)")
-BARE = re.compile(r"\w*(?<!Encoder)(?<!DoubleHeads)Model")
 # What one config keeps of another, whatever its family
 IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label|label2id)")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
     """One dialect of checkpoints.
 
@@ -101,97 +96,84 @@ class Family:
         ``names`` are the stored tensors, ``equal(a, b)`` compares two of them; without any the config is believed.
         Raises ``FamilyError`` over what plait does not have, and where config and tensors contradict each other.
         """
-        config = {self.synonyms.get(key, key): value for key, value in config.items()}
-        refuse(self.name, config, {*self.keys, *self.ignored})
+        config = self._usual(config)
+        refuse(self.name, config, {*self.keys, *self.ignored, NESTED})
         spelling = Spelling.of(names, self.prefix, self.older) if names else None
-        head = self._head(config, spelling)
+        head = self.head if self._has_head(config, spelling) else None
         rules = {name: rule for name, rule in self.settings.items() if head is not None or name not in HEAD_FIELDS}
-        fields = dict(Reading(config, rules, names or None))
         tied = head is not None and self._is_tied(config, spelling, equal)
-        if spelling and equal:
-            self._compare_aliases(spelling, equal)
         try:
-            return Architecture(**fields, head=head, tied=tied)
+            architecture = Architecture(**Reading(config, rules, names or None), head=head, tied=tied)
         except ArchitectureError as error:
             raise FamilyError(f"this {self.name} config describes no Transformer: {error}") from error
+        if spelling and equal:
+            self._compare_repeated(architecture, spelling, equal)
+        return architecture
+
+    def _usual(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        return {self.synonyms.get(key, key): value for key, value in config.items()}
+
+    def _compare_repeated(self, architecture: Architecture, spelling: Spelling, equal: Equal) -> None:
+        """A tensor that differs from the one it should repeat would be lost."""
+        for name, places in repeated(self.aliases, self._entries(architecture)).items():
+            found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
+            for other in found[1:]:
+                if not equal(found[0], other):
+                    raise FamilyError(
+                        f"{other}: it differs from {found[0]}; {self.name} has one tensor for both, {name}."
+                    )
 
     def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """The settings that nothing reads and that are not known to be without effect."""
-        config = {self.synonyms.get(key, key): value for key, value in config.items()}
+        config = self._usual(config)
         inside = [name for rule in self.rules.values() for name in rule.unread(config)]
-        return (*sorted(config.keys() - self.keys - self.ignored - KNOWN), *sorted(set(inside)))
+        return (*sorted(config.keys() - self.keys - self.ignored - KNOWN - {NESTED}), *sorted(set(inside)))
 
-    def _head(self, config: Mapping[str, Any], spelling: Spelling | None) -> Literal["language", "masked"] | None:
+    def _has_head(self, config: Mapping[str, Any], spelling: Spelling | None) -> bool:
         """From the class named in the config; where none is, from the tensors."""
-        for name in config.get("architectures") or ():
-            if WITH_HEAD.fullmatch(name):
-                return self.head
-            if BARE.fullmatch(name):
-                return None
-            raise FamilyError(f"architectures: plait has no head for {name}; it has {' and '.join(self.classes)}.")
+        named = head_by_class(config, "n_encoder_layers" in self.settings, self.classes)
+        if named is not None:
+            return named
         if spelling is None or spelling.find(*self.head_tensors):
-            return self.head
-        flag = _tie_flag(config)
-        is_whole = bool(spelling.prefix) or (self.tied if flag is None else flag)
-        return self.head if self.head == "language" and is_whole else None
+            return True
+        flag = tie_flag(config)
+        return self.head == "language" and bool(spelling.prefix or (self.tied if flag is None else flag))
 
     def _is_tied(self, config: Mapping[str, Any], spelling: Spelling | None, equal: Equal | None) -> bool:
-        """Config and content together: a stored head that differs wins, a contradiction is an error."""
-        flag = _tie_flag(config)
-        usual = self.tied if self.tied is not None else True
-        if spelling is None:
-            return usual if flag is None else flag
         heads, tables = self.places["head.output.weight"], self.places["embedding.tokens.weight"]
-        head, table = spelling.find(*heads), spelling.find(*tables)
-        if head is None or table is None:
-            if flag is False:
-                lost = heads[0] if head is None else tables[0]
-                raise FamilyError(
-                    f"tie_word_embeddings: it is false, but the file has no {lost}; one of them is wrong."
-                )
-            return True
-        if equal is None or not equal(head, table):
-            return False
-        return usual if flag is None else flag
-
-    def _compare_aliases(self, spelling: Spelling, equal: Equal) -> None:
-        """A repeated tensor that differs from the one it repeats would be lost."""
-        for alias, canonical in self.aliases.items():
-            first, second = spelling.find(self.places[canonical][0]), spelling.find(alias)
-            if first and second and first != second and not equal(first, second):
-                raise FamilyError(f"{second}: it differs from {first}, and {self.name} has one tensor for both.")
+        return is_tied(tie_flag(config), self.tied is not False, spelling, heads, tables, equal)
 
     def config(self, architecture: Architecture, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The config that says exactly this architecture; ``base``, where there is one, changed as little as can be.
 
         Raises ``FamilyError`` naming the field that this family cannot say.
         """
-        mine = base is not None and base.get("model_type") in self.model_types
-        if base is not None and mine:
-            for candidate in (dict(base), {**base, "tie_word_embeddings": architecture.tied}):
-                if self._says(candidate, architecture):
-                    return candidate
-        kept = {k: v for k, v in (base or {}).items() if (k not in self.keys if mine else IDS.fullmatch(k))}
+        base = base or {}
+        mine = base.get("model_type") in self.model_types
+        for candidate in (dict(base), {**base, TIE_KEY: architecture.tied}) if mine else ():
+            if self._says(candidate, architecture):
+                return candidate
+        stale = {*self.keys, *self.synonyms}
+        kept = {k: v for k, v in base.items() if (k not in stale if mine else IDS.fullmatch(k))}
         fields = {f.name: getattr(architecture, f.name) for f in dataclasses.fields(architecture)}
-        parts = {
-            name: rule.save(fields[name], fields)
-            for name, rule in self.rules.items()
-            if architecture.head is not None or name not in HEAD_FIELDS
-        }
+        has_head = architecture.head is not None
+        rules = {name: rule for name, rule in self.rules.items() if has_head or name not in HEAD_FIELDS}
         written = {
-            "architectures": [self.classes[0 if architecture.head else 1]],
-            "model_type": self.model_types[0],
             **self.extra(architecture),
             **kept,
-            **merged(parts, self.name),
+            **merged({name: rule.save(fields[name], fields) for name, rule in rules.items()}, self.name),
+            **({TIE_KEY: architecture.tied} if has_head else {}),
+            "architectures": [self.classes[0 if has_head else 1]],
+            "model_type": self.model_types[0],
         }
-        written["architectures"] = [self.classes[0 if architecture.head else 1]]
-        if architecture.head:
-            written["tie_word_embeddings"] = architecture.tied
         read = self._read_back(written, architecture)
-        for name, (theirs, ours) in read.difference(architecture).items():
-            if not _same(theirs, ours) and not (name == "max_length" and ours is None):
-                raise FamilyError(f"{self.name} cannot say {name}: {ours!r}; its config would read {theirs!r}.")
+        apart = {
+            name: f"{name} {ours!r} (it would read {theirs!r})"
+            for name, (theirs, ours) in read.difference(architecture).items()
+            if not _same(theirs, ours) and not (name == "max_length" and ours is None)
+        }
+        if apart:
+            raise FamilyError(f"{self.name} cannot say {', '.join(apart.values())}.")
         return written
 
     def _says(self, config: Mapping[str, Any], architecture: Architecture) -> bool:
@@ -200,14 +182,13 @@ class Family:
             read = self._read_back(config, architecture)
         except FamilyError:
             return False
-        flag = _tie_flag(config)
-        believed = self.tied if flag is None else flag
-        if architecture.head is not None and self.tied is not None and believed != architecture.tied:
+        flag = tie_flag(config)
+        if architecture.head and self.tied is not None and architecture.tied != (self.tied if flag is None else flag):
             return False
         return all(_same(*pair) for pair in read.difference(architecture).values())
 
     def _read_back(self, config: Mapping[str, Any], architecture: Architecture) -> Architecture:
-        names = {entry.stored for entry, _ in entries(self.weights, architecture, self.name, self.prefix).values()}
+        names = {entry.stored for entry, _ in self._entries(architecture).values()}
         return self.architecture(config, names, lambda first, second: False)
 
     # Weights
@@ -225,65 +206,40 @@ class Family:
         """Usual stored names of everything in the head."""
         return frozenset(place for name, places in self.places.items() if name.startswith("head.") for place in places)
 
+    def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
+        return entries(self.weights, architecture, self.name, self.prefix)
+
     def bind(self, architecture: Architecture, names: Collection[str]) -> Binding:
         """Tie every parameter to the stored tensor that fills it.
 
         Raises ``FamilyError`` naming parameters that no tensor fills, and tensors that no rule knows.
         """
         spelling = Spelling.of(names, self.prefix, self.older)
-        table = entries(self.weights, architecture, self.name, self.prefix)
-        own = {entry.stored for entry, _ in table.values()}
-        aliases = {alias: name for alias, name in self.aliases.items() if alias not in own}
+        aliases = dict(self.aliases)
         if architecture.tied:
             aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
-        bound: dict[str, tuple[Entry, str, int]] = {}
-        renamed: dict[str, str] = {}
-        duplicates: dict[str, str] = {}
-        lost: dict[str, str] = {}
-        for name, (entry, part) in table.items():
-            usual = (entry.stored, *(alias for alias, meant in aliases.items() if meant == name))
-            found = [stored for stored in dict.fromkeys(map(spelling.find, usual)) if stored]
-            if not found:
-                lost[name] = entry.stored
-                continue
-            bound[name] = (entry, found[0], part)
-            if found[0] != spelling.here(entry.stored):
-                renamed[entry.stored] = found[0]
-            duplicates |= {stored: name for stored in found[1:]}
-        if lost:
-            first = few([f"{name} ({stored})" for name, stored in lost.items()])
-            raise FamilyError(f"{len(lost)} parameters of {len(table)} have no tensor in the file: {first}.")
-        used = {stored for _, stored, _ in bound.values()} | duplicates.keys()
-        rest = [name for name in names if name not in used]
-        if strange := [name for name in rest if not self._is_leftover(spelling.bare(name), architecture)]:
+        binding = tie(self._entries(architecture), aliases, spelling)
+        headless = self.head_tensors if architecture.head is None else frozenset[str]()
+        strange = [
+            name
+            for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
+            if bare not in headless and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
+        ]
+        if strange:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
-        return Binding(bound, Layout(spelling.prefix, renamed, duplicates, tuple(sorted(rest))))
-
-    def _is_leftover(self, bare: str, architecture: Architecture) -> bool:
-        """Known to be without a place here: buffers, other heads, and the head of a model read without one."""
-        known = any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
-        return known or (architecture.head is None and bare in self.head_tensors)
+        return binding
 
     def export(
         self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
     ) -> Iterator[tuple[str, Tensor]]:
         """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
         layout = layout or Layout(prefix=self.prefix if architecture.head else "")
-        table = entries(self.weights, architecture, self.name, self.prefix)
-        for entry in dict.fromkeys(entry for entry, _ in table.values()):
+        for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):
             tensor = entry.save([get(name) for name in entry.parts])
             yield layout.spell(entry.stored, self.prefix), tensor
             for alias, name in layout.duplicates.items():
                 if name == entry.parts[0]:
                     yield alias, tensor
-
-
-def _tie_flag(config: Mapping[str, Any]) -> bool | None:
-    """Said at the top, or in the config of a nested text model."""
-    nested = config.get("text_config")
-    inside = nested.get("tie_word_embeddings") if isinstance(nested, Mapping) else None
-    flag = config.get("tie_word_embeddings")
-    return inside if flag is None else flag
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -10,15 +10,15 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from plait.architecture import Architecture
 from plait.families.binding import Rule, via
 from plait.families.errors import FamilyError
-from plait.families.family import Equal, Family
+from plait.families.family import Family
 from plait.families.gemma import GEMMA2, GEMMA3
 from plait.families.gpt2 import GPT2
-from plait.families.layout import Spelling
+from plait.families.heads import Equal
 from plait.families.llama import LLAMA
 from plait.families.operations import CAT, INTERLEAVE, float32
 from plait.families.qwen import QWEN2, QWEN3
@@ -59,7 +59,7 @@ BESIDE = ("attention.value_length", "rope.dimension_count", "rope.scaling.finetu
 FREQUENCIES = "rope_freqs.weight"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class GGUFFamily(Family):
     """A family that is spelled in GGUF's metadata and read from there; it is not written."""
 
@@ -74,9 +74,6 @@ class GGUFFamily(Family):
             raise FamilyError(f"{FREQUENCIES}: the file scales its rotations by this tensor; pass its values along.")
         return super().architecture(self.spelled(config), names, equal)
 
-    def _head(self, config: Mapping[str, Any], spelling: Spelling | None) -> Literal["language", "masked"] | None:
-        return self.head
-
     def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Metadata of the model that nothing reads."""
         return super().unread(self.spelled(config))
@@ -89,7 +86,8 @@ class GGUFFamily(Family):
         """Metadata as the settings that the family itself would have written."""
         start = f"{self.arch}."
         own = {k.removeprefix(start): _alike(k, v) for k, v in metadata.items() if k.startswith(start)}
-        config: dict[str, Any] = {"vocab_size": len(metadata.get("tokenizer.ggml.tokens", ())) or None}
+        config: dict[str, Any] = {"architectures": [self.classes[0]]}
+        config |= {"vocab_size": len(metadata.get("tokenizer.ggml.tokens", ())) or None}
         config |= {KEYS.get(k, k): v for k, v in own.items() if k not in ROPE_KEYS and k not in BESIDE}
         width = own.get("attention.key_length") or own["embedding_length"] // own["attention.head_count"]
         if own.get("attention.value_length", width) != width:

@@ -40,6 +40,7 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "add_final_layer_norm": ("a final norm", (None, False)),
     "add_bias_logits": ("a bias of its own on the logits", (None, False)),
     "activation_sparsity_pattern": ("sparse activations", OFF),
+    "rope_interleaved": ("rotations of neighbouring dimensions", OFF),
 }
 
 # Knobs of some family here; in another, anything but these values would change what the model computes
@@ -95,7 +96,7 @@ INERT = frozenset(
     encoder_no_repeat_ngram_size num_return_sequences exponential_decay_length_penalty remove_invalid_values
     penalty_alpha guidance_scale renormalize_logits encoder_repetition_penalty sequence_bias
     num_assistant_tokens stop_strings tie_word_embeddings tie_last_hidden_states _flash_attn_2_enabled
-    use_flash_attention
+    use_flash_attention force_bos_token_to_be_generated is_llama_config
     """.split()
 )
 

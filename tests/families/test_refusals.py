@@ -1,0 +1,128 @@
+"""What plait does not have is refused in one sentence that names the part; what never matters is not mentioned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plait.families import FAMILIES, FamilyError, family_for
+
+
+def refuse(match: str, **config: Any) -> None:
+    with pytest.raises(FamilyError, match=match) as caught:
+        family_for(config).architecture(config)
+    assert str(caught.value).count(". ") == 0 and str(caught.value).endswith((".", "?"))
+
+
+PARTS = [
+    ("experts", {"model_type": "llama", "num_local_experts": 8}),
+    ("experts", {"model_type": "mixtral", "num_local_experts": 8}),
+    ("experts", {"model_type": "qwen3_moe", "num_experts": 128}),
+    ("multi-head latent attention", {"model_type": "deepseek_v3", "kv_lora_rank": 512}),
+    ("weights quantised in this format", {"model_type": "llama", "quantization_config": {"quant_method": "awq"}}),
+    ("multimodal wrapper|image tower", {"model_type": "gemma3", "text_config": {}, "vision_config": {}}),
+    ("cross-attention", {"model_type": "gpt2", "add_cross_attention": True}),
+    ("a decoder built out of this encoder", {"model_type": "bert", "is_decoder": True}),
+    ("divided by the layer's number", {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}),
+    ("without a causal mask", {"model_type": "gemma3_text", "use_bidirectional_attention": True}),
+    ("positions", {"model_type": "bert", "position_embedding_type": "relative_key"}),
+    ("head for LlamaForQuestionAnswering", {"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}),
+    ("head for BertForTokenClassification", {"model_type": "bert", "architectures": ["BertForTokenClassification"]}),
+    ("head for T5EncoderModel", {"model_type": "t5", "architectures": ["T5EncoderModel"]}),
+    ("head for GPT2DoubleHeadsModel", {"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]}),
+    ("norms before the blocks", {"model_type": "bart", "normalize_before": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("part", "config"), PARTS)
+def test_parts_that_are_not_there(part: str, config: dict[str, Any]) -> None:
+    refuse(part, **config)
+
+
+def test_the_format_of_quantised_weights_is_named() -> None:
+    refuse("'gptq'", model_type="qwen2", quantization_config={"quant_method": "gptq", "bits": 4})
+
+
+def test_unknown_families_suggest_the_nearest() -> None:
+    refuse("no family 'lama'; did you mean 'llama'", model_type="lama")
+    refuse("no family 'zzz'; it reads llama", model_type="zzz")
+    refuse("model_type: the config does not say it", hidden_size=3)
+
+
+def test_sv10_code_of_a_checkpoint_never_runs(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    (tmp_path / "modeling_own.py").write_text(f"open({str(marker)!r}, 'w').close()")
+    own = {"auto_map": {"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.OwnConfig"}}
+    assert family_for({"model_type": "llama", **own}).name == "llama"  # ours, whatever it offers
+    config = {"model_type": "llama", "trust_remote_code": True, **own}
+    assert family_for(config).architecture(config).d_model == 4096
+    refuse("'own' brings code of its own .auto_map., which plait never runs", model_type="own", **own)
+    assert not marker.exists()
+
+
+FOREIGN = [
+    ("sliding_window", 4096, "llama"),
+    ("attn_logit_softcapping", 50.0, "llama"),
+    ("final_logit_softcapping", 30.0, "qwen2"),
+    ("query_pre_attn_scalar", 144, "gemma"),
+    ("attention_bias", True, "mistral"),
+    ("rope_scaling", {"type": "linear", "factor": 2.0}, "gpt2"),
+    ("scale_embedding", True, "t5"),
+    ("residual_multiplier", 0.22, "llama"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "family"), FOREIGN)
+def test_knobs_of_other_families_must_be_neutral(name: str, value: Any, family: str) -> None:
+    refuse(f"{name}: .* means nothing in {family}", model_type=family, **{name: value})
+
+
+def test_neutral_knobs_are_fine() -> None:
+    neutral = {"sliding_window": None, "attn_logit_softcapping": None, "mlp_bias": False, "residual_multiplier": 1.0,
+               "num_local_experts": 0, "quantization_config": None, "is_decoder": False}  # fmt: skip
+    for family in FAMILIES:
+        config = {"model_type": family.model_types[0], **{k: v for k, v in neutral.items() if k not in family.keys}}
+        family.architecture(config)
+        assert not family.unread(config)
+
+
+def test_unread_settings_are_told() -> None:
+    config = {"model_type": "llama", "frobnicate": 3, "bos_token_id": 1, "rope_theta": 1e4, "attention_dropout": 0.1}
+    assert family_for(config).unread(config) == ("frobnicate",)
+
+
+def test_a_config_that_describes_nothing() -> None:
+    refuse(
+        "this llama config describes no Transformer: n_heads", model_type="llama", hidden_size=10, num_attention_heads=3
+    )
+
+
+PUBLISHED = {
+    # settings that published configs of these families carry, beside those that the class of today writes
+    "gpt2": {"n_ctx": 1024, "task_specific_params": {"text-generation": {"do_sample": True}}, "model_type": "gpt2"},
+    "bert": {"gradient_checkpointing": False, "position_embedding_type": "absolute", "directionality": "bidi",
+             "pooler_fc_size": 768, "pooler_num_attention_heads": 12, "pooler_type": "first_token_transform"},
+    "t5": {"n_positions": 512, "output_past": True, "decoder_start_token_id": 0, "task_specific_params": {}},
+    "marian": {"add_bias_logits": False, "add_final_layer_norm": False, "normalize_before": False,
+               "normalize_embedding": False, "static_position_embeddings": True, "classif_dropout": 0.0,
+               "bad_words_ids": [[58100]], "num_beams": 6, "max_length": 512, "num_hidden_layers": 6,
+               "extra_pos_embeddings": 58101, "_num_labels": 3},
+    "bart": {"normalize_embedding": True, "static_position_embeddings": False, "force_bos_token_to_be_generated": False,
+             "no_repeat_ngram_size": 3, "early_stopping": True, "prefix": " ", "extra_pos_embeddings": 2},
+    "llama": {"pretraining_tp": 1, "rope_interleaved": False, "_name_or_path": "x", "is_llama_config": True},
+    "gemma": {"hidden_activation": "gelu_pytorch_tanh"},
+    "gemma2": {"hidden_act": "gelu_pytorch_tanh", "cache_implementation": "hybrid"},
+    "gemma3_text": {"cache_implementation": "hybrid", "_sliding_window_pattern": 6, "sliding_window_pattern": 6},
+    "gpt_neox": {"rotary_pct": 0.25, "rotary_emb_base": 10000},
+    "qwen2": {"rope_theta": 1e6, "max_window_layers": 21},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_published_configs_read_without_a_word(kind: str) -> None:
+    config = {"model_type": kind, **PUBLISHED[kind]}
+    family = family_for(config)
+    family.architecture(config)
+    assert family.unread(config) == ()
