@@ -70,10 +70,10 @@ def test_mk2_padding_of_the_source_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 def test_kv1_growing_and_preallocated_caches_equal_none(name: str) -> None:
-    model = random_model(DECODERS[name])
-    full = naive_greedy(model, [5, 6, 7], 20)
+    model = random_model(DECODERS[name].replace(max_length=128))
+    full = naive_greedy(model, [5, 6, 7], 80)
     assert len(set(full)) > 3, "the oracle repeats one token; nothing would show"
-    for n in (5, 10, 20):
+    for n in (5, 10, 20, 80):  # a growing cache has moved house by the last
         for preallocate in (True, False):
             assert written(model, [Request(tokens=[5, 6, 7], limit=n)], preallocate=preallocate) == [full[:n]]
 
@@ -170,6 +170,14 @@ def test_ge15_rows_that_end_early_disturb_nobody() -> None:
     assert len({len(row) for row in together}) > 1, "all rows end together; nothing would show"
     for i, request in enumerate(requests):
         assert written(model, [request], settings) == [together[i]]
+
+
+def test_ge15_what_was_written_is_remembered_for_the_rows_that_are_left() -> None:
+    model = random_model(ROPE)
+    penalties = {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "no_repeat_ngram": 3}
+    requests = [Request(tokens=prompt, limit=limit) for prompt, limit in zip(PROMPTS, (2, 12, 5), strict=True)]
+    alone = [written(model, [request], Settings(**penalties))[0] for request in requests]
+    assert written(model, requests, Settings(**penalties)) == alone
 
 
 def test_ge15_two_sources_alone_and_together() -> None:

@@ -9,6 +9,7 @@ import torch
 from tests.generation.making import ENCODER, ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model
 
 from plait.generation import GenerationError, embed
+from plait.model import pool
 
 KINDS = {"encoder": ENCODER, "masked": ENCODER.replace(head="masked"), "decoder": ROPE, "encoder-decoder": TRANSLATOR}
 TEXTS = [[5, 6, 7], [9], [1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13]]
@@ -35,6 +36,16 @@ def test_en1_the_poolings_are_what_they_say(pooling: str) -> None:
     expected = {"mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}[pooling]
     got = embed(checkpoint(inner), [TEXTS[0], TEXTS[2]], pooling=pooling)[0]  # type: ignore[arg-type]
     assert torch.allclose(got, expected.float(), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_en1_padding_on_either_side_is_outside_the_pooling(pooling: str) -> None:
+    inner = random_model(ENCODER)
+    alone = pool(inner(torch.tensor([TEXTS[0]])), None, pooling)
+    for left in range(4):  # of three fillers
+        row = [0] * left + TEXTS[0] + [0] * (3 - left)
+        mask = torch.tensor([[left <= i < left + 3 for i in range(6)]])
+        assert (pool(inner(torch.tensor([row]), mask=mask), mask, pooling) - alone).abs().max() < 1e-9
 
 
 def test_the_head_is_left_out_and_the_final_norm_is_not() -> None:

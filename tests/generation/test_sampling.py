@@ -49,6 +49,9 @@ def test_ge10_top_k_zero_is_off_and_large_ones_are_clamped() -> None:
 
 def test_ge11_temperature_zero_is_greedy_and_the_smallest_ones_are_fine() -> None:
     assert drawn(Settings(temperature=0)) == {1}
+    tie = torch.tensor([[0.0, 3.0, 1.0, 3.0]])
+    assert drawn(Settings(temperature=0), tie) == {1}, "greedy draws nothing, not even among equals"
+    assert drawn(Settings(temperature=1e-8), tie) == {1, 3}
     for temperature in (1e-8, 1e-38, 5e-324):
         assert bool(narrow(LOGITS * 1e4, Settings(temperature=temperature)).exp().isfinite().all())
         assert drawn(Settings(temperature=temperature)) == {1}
