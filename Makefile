@@ -60,5 +60,5 @@ clean:
 # The reference library lies beside the environment, not in it: only the parity tests put it on their path.
 .reference/.installed: constraints.txt .venv/.installed
 	rm -rf .reference
-	$(PIP) install --no-deps --constraint constraints.txt --target .reference transformers regex
+	$(PIP) install --no-deps --constraint constraints.txt --target .reference transformers regex protobuf
 	touch $@

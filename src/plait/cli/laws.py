@@ -6,7 +6,7 @@ Legend: b rows, n tokens.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,7 +133,8 @@ def watched_is_unwatched(model: Transformer) -> Law:
     before = model(**row)
     with watching(model, "*") as seen:
         watched = model(**row)
-    law = compared("watched = unwatched", [(watched, before)], close=1e-5)
+    pair = (watched, before)  # pyright: ignore[reportPossiblyUnboundVariable] - nothing stops the block above
+    law = compared("watched = unwatched", [pair], close=1e-5)
     return Law(law.law, law.holds and torch.equal(model(**row), before), f"{law.seen}; {len(seen)} values")
 
 
@@ -146,19 +147,18 @@ def account_is_model(model: Transformer) -> Iterator[Law]:
 
     yield equal("parameters", counts.parameters, sum(parameter.numel() for parameter in model.parameters()))
     n = row["tokens"].shape[1]
-    source = {"source_length": row["source"].shape[1]} if "source" in row else {}
-    yield equal("FLOPs", counts.flops(n, **source).total, counted(model, row))
+    source_length = row["source"].shape[1] if "source" in row else None
+    yield equal("FLOPs", counts.flops(n, source_length=source_length).total, counted(model, row))
     if model.architecture.n_decoder_layers:
         cache = Cache(model.architecture, 1)
         model(**row, cache=cache)
-        yield equal("cache bytes", counts.cache_bytes(n, dtype="fp32", **source), cache.nbytes)
+        yield equal("cache bytes", counts.cache_bytes(n, dtype="fp32", source_length=source_length), cache.nbytes)
 
 
 def counted(model: Transformer, row: dict[str, Tensor]) -> int:
     """FLOPs of a forward pass by torch's counter, on the meta device, where fused attention is counted too."""
     with torch.device("meta"):
         paper = Transformer(model.architecture)
-    counter: Callable[..., FlopCounterMode] = FlopCounterMode
-    with counter(display=False) as found:
+    with FlopCounterMode(display=False) as counter:
         paper(**{name: value.to("meta") for name, value in row.items()})
-    return found.get_total_flops()
+    return counter.get_total_flops()
