@@ -251,7 +251,7 @@ def _draw_positions(knobs: dict[str, Any], one_of: Any) -> None:
     if position == "rope":
         dim = one_of(None, 2)
         scaling = one_of(None, *SCALINGS.values())
-        if scaling is not None and scaling.kind == "longrope":
+        if scaling is not None and scaling.kind in ("longrope", "dynamic"):
             dim = None
         knobs["rope"] = Rope(theta=one_of(100.0, 1000.0), dim=dim, interleaved=one_of(False, True), scaling=scaling)
         own = ("shared", None, Rope(theta=10.0))

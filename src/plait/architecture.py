@@ -395,6 +395,10 @@ class Architecture:
                     f"rope.dim: {dim} dimensions cannot turn in a head of {tower.d_head}; give an even number to that."
                 )
             scaling = rope.scaling
+            if scaling is not None and scaling.kind == "dynamic" and dim == 2:
+                raise ArchitectureError(
+                    "rope.dim: 'dynamic' scaling needs more than one pair to turn; give at least 4."
+                )
             for factors in (scaling.short_factor, scaling.long_factor) if scaling else ():
                 if factors is not None and len(factors) != dim // 2:
                     raise ArchitectureError(
