@@ -170,11 +170,11 @@ def _marian(folder: Path) -> Tokenizer:
     names = settings.names(convention.names)
     vocab = _vocab(folder / "vocab.json")
     special = [*names.values(), *settings.special_names()]
-    named = {role: vocab[name] for role, name in names.items() if name in vocab}
-    prefix, suffix = settings.around(convention, named)
 
     def side(name: str, vocab: Mapping[str, int], target: Tokenizer | None = None) -> Tokenizer:
         model = (folder / name).read_bytes()
+        named = {role: vocab[token] for role, token in names.items() if token in vocab}
+        prefix, suffix = settings.around(convention, named)
         return Tokenizer(
             segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special),
             write=_copier(folder),
