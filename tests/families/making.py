@@ -68,5 +68,9 @@ def write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor]) -> N
 def opened(config: dict[str, Any], tensors: dict[str, Tensor]) -> tuple[Family, Any, Any]:
     """Family, architecture and binding of a config with the tensors beside it."""
     family = family_for(config)
-    architecture = family.architecture(config, tensors, lambda a, b: torch.equal(tensors[a], tensors[b]))
-    return family, architecture, family.bind(architecture, tensors)
+
+    def equal(first: str, second: str) -> bool:
+        return torch.equal(tensors[first], tensors[second])
+
+    architecture = family.architecture(config, tensors, equal)
+    return family, architecture, family.bind(architecture, tensors, equal)

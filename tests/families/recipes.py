@@ -209,6 +209,12 @@ RECIPES: dict[str, Recipe] = {
             "eos_token_id": 2,
         },
     ),
+    "gpt2-untied": Recipe(
+        "GPT2Config",
+        "GPT2LMHeadModel",
+        {"vocab_size": 61, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 40, "bos_token_id": 1}
+        | {"eos_token_id": 2, "tie_word_embeddings": False},
+    ),
     "gpt_neox": Recipe(
         "GPTNeoXConfig",
         "GPTNeoXForCausalLM",
@@ -231,9 +237,13 @@ RECIPES: dict[str, Recipe] = {
     ),
     "bert": Recipe("BertConfig", "BertForMaskedLM", ENCODER | {"type_vocab_size": 3}),
     "bert-pretraining": Recipe("BertConfig", "BertForPreTraining", ENCODER | {"hidden_act": "relu"}),
+    "bert-untied": Recipe("BertConfig", "BertForMaskedLM", ENCODER | {"tie_word_embeddings": False}),
     "bert-bare": Recipe("BertConfig", "BertModel", ENCODER),
     "roberta": Recipe("RobertaConfig", "RobertaForMaskedLM", ENCODER | {"pad_token_id": 1, "hidden_act": "relu"}),
     "roberta-pad3": Recipe("RobertaConfig", "RobertaForMaskedLM", ENCODER | {"pad_token_id": 3, "type_vocab_size": 1}),
+    "roberta-untied": Recipe(
+        "RobertaConfig", "RobertaForMaskedLM", ENCODER | {"pad_token_id": 1, "tie_word_embeddings": False}
+    ),
     "t5": Recipe("T5Config", "T5ForConditionalGeneration", T5_SMALL, (23,)),
     "t5-v1.1": Recipe(
         "T5Config",
@@ -246,11 +256,15 @@ RECIPES: dict[str, Recipe] = {
         "T5Config", "T5ForConditionalGeneration", T5_SMALL | {"feed_forward_proj": "gated-silu"}, (23,)
     ),
     "bart": Recipe("BartConfig", "BartForConditionalGeneration", BOTH | {"scale_embedding": True}),
+    "bart-untied": Recipe("BartConfig", "BartForConditionalGeneration", BOTH | {"tie_word_embeddings": False}),
     "bart-bare": Recipe("BartConfig", "BartModel", BOTH | {"activation_function": "relu"}),
     "marian": Recipe(
         "MarianConfig",
         "MarianMTModel",
         BOTH | {"scale_embedding": True, "activation_function": "swish", "decoder_vocab_size": 61},
+    ),
+    "marian-untied": Recipe(
+        "MarianConfig", "MarianMTModel", BOTH | {"decoder_vocab_size": 61, "tie_word_embeddings": False}
     ),
     "marian-two-tables": Recipe(
         "MarianConfig",

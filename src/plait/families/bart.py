@@ -11,6 +11,8 @@ from plait.families.family import Family
 from plait.families.operations import ACTIVATION, ROOT_OF_WIDTH, ROW, Fields, preferring
 from plait.families.settings import Reading, Setting, key, stored
 
+TABLES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+
 
 def _encoder(reading: Reading) -> EncoderDifferences | None:
     """The encoder's own heads, FFN and vocabulary, where they are not the decoder's."""
@@ -21,8 +23,8 @@ def _encoder(reading: Reading) -> EncoderDifferences | None:
         own |= {"n_heads": heads, "d_head": reading["d_model"] // heads}
     if d_ff != reading["d_ff"]:
         own["d_ff"] = d_ff
-    if config.get("share_encoder_decoder_embeddings") is False:
-        own["vocab_size"] = config.get("vocab_size") or 58101
+    if config.get("share_encoder_decoder_embeddings") is False or reading.differ(*TABLES):
+        own["vocab_size"] = config.get("vocab_size") or reading["vocab_size"]
     return EncoderDifferences(**own) if own else None
 
 
@@ -57,7 +59,8 @@ BART = Family(
         "logit_bias": stored("final_logits_bias"),
     },
     weights={
-        "embedding.tokens": "shared",
+        "embedding.tokens": Either("shares_embedding", "shared", "decoder.embed_tokens"),
+        "source_embedding.tokens": "encoder.embed_tokens",
         "{source_embedding,embedding}.positions": "{encoder,decoder}.embed_positions",
         "{source_embedding,embedding}.norm": "{encoder,decoder}.layernorm_embedding",
         "{tower}.layers.{i}.attention.{query,key,value,output}": "{tower}.layers.{i}.self_attn.{q,k,v,out}_proj",
@@ -71,8 +74,8 @@ BART = Family(
     },
     tied=True,
     prefix="model.",
-    aliases={f"model.{tower}.embed_tokens.weight": "embedding.tokens.weight" for tower in ("decoder", "encoder")},
-    leftovers=(r"(encoder|decoder)\.version",),
+    aliases=dict.fromkeys(TABLES, "embedding.tokens.weight"),
+    leftovers=(r"(encoder|decoder)\.version", r"shared\.weight"),  # shared, beside two tables that differ
     synonyms={
         "hidden_size": "d_model",
         "num_hidden_layers": "encoder_layers",
@@ -106,11 +109,7 @@ MARIAN = BART.relative(
         "activation": key("activation_function", "gelu", preferring("swish")),
         "embedding_norm": False,
     },
-    weights={
-        "embedding.tokens": Either("shares_embedding", "shared", "decoder.embed_tokens"),
-        "source_embedding.tokens": "encoder.embed_tokens",
-    },
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weight",),
+    leftovers=(r"(encoder|decoder)\.embed_positions\.weight", r"shared\.weight"),
     # The class's own pad and start are words that a smaller vocabulary does not have
     extra=lambda a: {"pad_token_id": a.vocab_size - 1, "decoder_start_token_id": a.vocab_size - 1},
 )

@@ -1,5 +1,6 @@
 """BERT: an encoder, LayerNorm after every sum, learned positions, token types. RoBERTa counts positions from a pad."""
 
+from plait.families.binding import Either
 from plait.families.family import Family
 from plait.families.operations import ACTIVATION, less, plus
 from plait.families.settings import key
@@ -36,11 +37,12 @@ BERT = Family(
         "head.dense": "cls.predictions.transform.dense",
         "head.norm": "cls.predictions.transform.LayerNorm",
         "head.output.weight": "cls.predictions.decoder.weight",
-        "head.output.bias": "cls.predictions.bias",
+        "head.output.bias": Either("tied", "cls.predictions.bias", "cls.predictions.decoder.bias"),
     },
     tied=True,
     prefix="bert.",
-    aliases={"cls.predictions.decoder.bias": "head.output.bias"},
+    aliases=dict.fromkeys(("cls.predictions.bias", "cls.predictions.decoder.bias"), "head.output.bias"),
+    live=frozenset({"cls.predictions.decoder.bias"}),  # the bias that is added, should an untied file have two
     older={"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"},
     leftovers=(r"embeddings\.position_ids", r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"),
 )
@@ -58,8 +60,9 @@ ROBERTA = BERT.relative(
         "head.dense": "lm_head.dense",
         "head.norm": "lm_head.layer_norm",
         "head.output.weight": "lm_head.decoder.weight",
-        "head.output.bias": "lm_head.bias",
+        "head.output.bias": Either("tied", "lm_head.bias", "lm_head.decoder.bias"),
     },
     prefix="roberta.",
-    aliases={"lm_head.decoder.bias": "head.output.bias"},
+    aliases=dict.fromkeys(("lm_head.bias", "lm_head.decoder.bias"), "head.output.bias"),
+    live=frozenset({"lm_head.decoder.bias"}),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from plait.architecture import Architecture
 from plait.families.errors import FamilyError
-from plait.families.layout import Layout, Spelling
+from plait.families.layout import Equal, Layout, Spelling
 from plait.families.operations import Operation, Shape
 from plait.families.parameters import parameters
 
@@ -137,7 +137,7 @@ def outside_layers(weights: Mapping[str, Rule], prefix: str) -> dict[str, list[s
     """``{parameter: where it may be stored}`` for embeddings, final norms and head, whatever the architecture."""
     found: dict[str, list[str]] = {}
     for pattern, rule in weights.items():
-        for option in (rule.yes, rule.no) if isinstance(rule, Either) else (rule,):
+        for option in (rule.no, rule.yes) if isinstance(rule, Either) else (rule,):
             if option is None or "{i}" in pattern:
                 continue
             name = option.name if isinstance(option, Weight) else option
@@ -181,15 +181,25 @@ def repeated(aliases: Mapping[str, str], table: Mapping[str, tuple[Entry, int]])
     return found
 
 
-def tie(table: Mapping[str, tuple[Entry, int]], aliases: Mapping[str, str], spelling: Spelling) -> Binding:
-    """Find each entry's tensor in a file, under its usual name or another; raises over those that are not there."""
+def tie(
+    table: Mapping[str, tuple[Entry, int]],
+    aliases: Mapping[str, str],
+    spelling: Spelling,
+    live: Collection[str],
+    equal: Equal | None,
+) -> tuple[Binding, frozenset[str]]:
+    """Find each entry's tensor in a file, under its usual name or another; raises over those that are not there.
+
+    Also gives the bare names of those that differ from the ``live`` one beside them, and so mean nothing.
+    """
     others = repeated(aliases, table)
+    dead: set[str] = set()
     bound: dict[str, tuple[Entry, str, int]] = {}
     renamed: dict[str, str] = {}
     duplicates: dict[str, str] = {}
     lost: dict[str, str] = {}
     for name, (entry, part) in table.items():
-        places = others.get(name, (entry.stored,))
+        places = sorted(others.get(name, (entry.stored,)), key=lambda place: place not in live)
         found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
         if not found:
             lost[name] = entry.stored
@@ -197,12 +207,15 @@ def tie(table: Mapping[str, tuple[Entry, int]], aliases: Mapping[str, str], spel
         bound[name] = (entry, found[0], part)
         if found[0] != spelling.here(entry.stored):
             renamed[entry.stored] = found[0]
-        duplicates |= {stored: name for stored in found[1:]}
+        apart = [stored for stored in found[1:] if places[0] in live and not (equal and equal(found[0], stored))]
+        dead.update(map(spelling.bare, apart))
+        duplicates |= {stored: name for stored in found[1:] if stored not in apart}
     if lost:
         first = few([f"{name} ({stored})" for name, stored in lost.items()])
         raise FamilyError(f"{len(lost)} parameters of {len(table)} have no tensor in the file: {first}.")
     used = {stored for _, stored, _ in bound.values()} | duplicates.keys()
-    return Binding(bound, Layout(spelling.prefix, renamed, duplicates, tuple(sorted(spelling.names - used))))
+    layout = Layout(spelling.prefix, renamed, duplicates, tuple(sorted(spelling.names - used)))
+    return Binding(bound, layout), frozenset(dead)
 
 
 def few(names: Collection[str], limit: int = 4) -> str:

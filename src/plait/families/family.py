@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from plait.architecture import Architecture, ArchitectureError
 from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers, repeated, tie
 from plait.families.errors import FamilyError
-from plait.families.heads import HEAD_FIELDS, NESTED, TIE_KEY, Equal, head_by_class, is_tied, tie_flag
+from plait.families.heads import HEAD_FIELDS, NESTED, TIE_KEY, head_by_class, is_tied, tie_flag
 from plait.families.knobs import KNOWN, refuse
-from plait.families.layout import Layout, Spelling
+from plait.families.layout import Equal, Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Family:
     or ``.bias`` a rule is for both. The stored names stand under ``prefix``, but for the head's.
     ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out.
     ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where the class does not heed that key.
-    ``aliases``: stored names that repeat a parameter. ``older``: endings that older files spell differently.
+    ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
+    ``older``: endings that older files spell differently.
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
@@ -52,6 +53,7 @@ class Family:
     tied: bool | None = False
     prefix: str = ""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    live: frozenset[str] = frozenset()
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     leftovers: tuple[str, ...] = ()
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -103,7 +105,7 @@ class Family:
         rules = {name: rule for name, rule in self.settings.items() if head is not None or name not in HEAD_FIELDS}
         tied = head is not None and self._is_tied(config, spelling, equal)
         try:
-            architecture = Architecture(**Reading(config, rules, names or None), head=head, tied=tied)
+            architecture = Architecture(**Reading(config, rules, spelling, equal), head=head, tied=tied)
         except ArchitectureError as error:
             raise FamilyError(f"this {self.name} config describes no Transformer: {error}") from error
         if spelling and equal:
@@ -116,6 +118,8 @@ class Family:
     def _compare_repeated(self, architecture: Architecture, spelling: Spelling, equal: Equal) -> None:
         """A tensor that differs from the one it should repeat would be lost."""
         for name, places in repeated(self.aliases, self._entries(architecture)).items():
+            if not self.live.isdisjoint(places):
+                continue
             found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
             for other in found[1:]:
                 if not equal(found[0], other):
@@ -209,21 +213,22 @@ class Family:
     def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
         return entries(self.weights, architecture, self.name, self.prefix)
 
-    def bind(self, architecture: Architecture, names: Collection[str]) -> Binding:
+    def bind(self, architecture: Architecture, names: Collection[str], equal: Equal | None = None) -> Binding:
         """Tie every parameter to the stored tensor that fills it.
 
+        ``equal`` tells a tensor that repeats a ``live`` one from one that means nothing; without it, it is kept aside.
         Raises ``FamilyError`` naming parameters that no tensor fills, and tensors that no rule knows.
         """
         spelling = Spelling.of(names, self.prefix, self.older)
         aliases = dict(self.aliases)
         if architecture.tied:
             aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
-        binding = tie(self._entries(architecture), aliases, spelling)
-        headless = self.head_tensors if architecture.head is None else frozenset[str]()
+        binding, dead = tie(self._entries(architecture), aliases, spelling, self.live, equal)
+        known = dead if architecture.head else dead | self.head_tensors
         strange = [
             name
             for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
-            if bare not in headless and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
+            if bare not in known and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
         ]
         if strange:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")

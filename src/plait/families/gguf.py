@@ -18,7 +18,7 @@ from plait.families.errors import FamilyError
 from plait.families.family import Family
 from plait.families.gemma import GEMMA2, GEMMA3
 from plait.families.gpt2 import GPT2
-from plait.families.heads import Equal
+from plait.families.layout import Equal
 from plait.families.llama import LLAMA
 from plait.families.operations import CAT, INTERLEAVE, float32
 from plait.families.qwen import QWEN2, QWEN3

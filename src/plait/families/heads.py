@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plait.families.errors import FamilyError
-from plait.families.layout import Spelling
-
-Equal = Callable[[str, str], bool]
+from plait.families.layout import Equal, Spelling
 
 # Fields of a vocabulary head, without meaning where there is none
 HEAD_FIELDS = frozenset({"head_transform", "logit_bias", "logit_scale", "logit_softcap"})

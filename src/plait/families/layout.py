@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+
+Equal = Callable[[str, str], bool]  # whether two stored tensors are the same
 
 
 @dataclass(frozen=True)

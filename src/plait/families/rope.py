@@ -60,6 +60,7 @@ class RopeSettings:
     partial: float = 1.0
     partial_key: str = "partial_rotary_factor"
     partial_by_default: bool = False
+    interleaved: bool = False  # neighbouring dimensions turn together
     max_length: int = 2048
     layer_type: str | None = None
     scaled: bool = True  # whether v4's rope_scaling is about this rotation
@@ -97,7 +98,8 @@ class RopeSettings:
         share = table.get("partial_rotary_factor") or config.get(self.partial_key) or self.partial
         dim = int(reading.d_head * share) if kind != "default" or self.partial_by_default else reading.d_head
         scaling = None if kind == "default" else self._scaling(kind, table, config)
-        return Rope(theta=float(theta), dim=None if dim == reading.d_head else dim, scaling=scaling)
+        own = None if dim == reading.d_head else dim
+        return Rope(theta=float(theta), dim=own, interleaved=self.interleaved, scaling=scaling)
 
     def _scaling(self, kind: str, table: Mapping[str, Any], config: Mapping[str, Any]) -> RopeScaling:
         if kind not in SCALINGS:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from plait.families.errors import FamilyError
+from plait.families.layout import Equal, Spelling
 from plait.families.operations import SAME, Conversion, Fields
 
 
 class Reading(Mapping[str, Any]):
     """The fields that a foreign config says, each worked out when first asked for: one may follow from another.
 
-    ``names`` are the tensors beside the config, ``None`` where they are not known.
+    ``spelling`` knows the tensors beside the config and ``equal`` compares two; ``None`` where there are none.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], rules: Mapping[str, Any], names: Collection[str] | None = None
+        self,
+        config: Mapping[str, Any],
+        rules: Mapping[str, Any],
+        spelling: Spelling | None = None,
+        equal: Equal | None = None,
     ) -> None:
-        self.config, self.rules, self.names = config, rules, names
+        self.config, self.rules, self.spelling, self.equal = config, rules, spelling, equal
         self._found: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -33,6 +38,17 @@ class Reading(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.rules)
+
+    def has(self, name: str, unknown: bool) -> bool:
+        """Whether a tensor of that usual name is in the file; ``unknown`` where no tensors are known."""
+        return unknown if self.spelling is None else self.spelling.find(name) is not None
+
+    def differ(self, first: str, second: str) -> bool:
+        """Whether two tensors are both in the file, and not the same."""
+        if self.spelling is None or self.equal is None:
+            return False
+        one, other = self.spelling.find(first), self.spelling.find(second)
+        return one is not None and other is not None and not self.equal(one, other)
 
     @property
     def d_head(self) -> int:
@@ -86,7 +102,7 @@ def stored(name: str, unknown: bool = True) -> Setting:
 
     ``unknown`` is what holds where a config is read without weights.
     """
-    return Setting((), lambda reading: unknown if reading.names is None else name in reading.names, lambda _, __: {})
+    return Setting((), lambda reading: reading.has(name, unknown), lambda _, __: {})
 
 
 def derived(load: Callable[[Fields], Any]) -> Setting:
