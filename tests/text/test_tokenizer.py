@@ -59,7 +59,7 @@ def test_tk4_decode_cleans_nothing_up(tokenizers: dict[str, Tokenizer], text: st
 
 def test_tk5_no_space_is_gained(tokenizers: dict[str, Tokenizer]) -> None:
     text = "Once upon a time, there was a town"
-    for kind in ROUND:
+    for kind in (*ROUND, "unigram", "t5"):
         t = tokenizers[kind]
         ids = t.encode(text, specials=False)
         assert t.decode(ids) == text, kind
