@@ -1,4 +1,4 @@
-"""The table of sabotages: one row for each known fault that this code has a test against, and what keeps it from rotting.
+"""The table of sabotages: one row for each known fault that this code has a test against, and what keeps it true.
 
 The ids are those of the project's list of faults; a row puts that fault, and no other, into the code.
 """
