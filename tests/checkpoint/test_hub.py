@@ -151,6 +151,19 @@ def test_shards_by_index(hub: Hub, tmp_path: Path) -> None:
     ]
 
 
+def test_names_that_lead_out_of_the_cache_are_refused(hub: Hub, tmp_path: Path) -> None:
+    hub.publish("org/name", write_shards(tmp_path / "a"))
+    index = b'{"weight_map": {"a": "../../../../evil.safetensors"}}'
+    hub.repositories["org/name"] |= {"model.safetensors.index.json": index, "../../../../evil.safetensors": b"x"}
+    with pytest.raises(CheckpointError, match="leads out of the folder"):
+        load("org/name")
+    hub.repositories["org/name"]["../vocab.txt"] = b"x"
+    hub.repositories["org/name"]["modules.json"] = b"[]"
+    with pytest.raises(CheckpointError, match=r"'\.\./vocab\.txt' leads out of the folder"):
+        load("org/name", revision="v1")
+    assert not list(tmp_path.rglob("evil*"))
+
+
 def test_offline_comes_from_the_cache_or_says_so(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", write_llama(tmp_path / "a"))
     with pytest.raises(CheckpointError, match="org/name: it is not in the cache, and offline nothing is fetched"):

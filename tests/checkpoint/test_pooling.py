@@ -29,6 +29,12 @@ def test_the_real_folder(minilm: Path) -> None:
     assert checkpoint.tokenizer is not None
 
 
+def test_the_real_folder_saved_back_is_the_same_to_the_byte(tmp_path: Path, minilm: Path) -> None:
+    before, after = snapshot(minilm), snapshot(save(load(minilm), tmp_path / "a"))
+    assert before.keys() - after.keys() == {".gitattributes", "README.md", "data_config.json"}
+    assert after == {name: before[name] for name in after}
+
+
 @pytest.mark.parametrize(
     ("flag", "mode"),
     [("pooling_mode_cls_token", "cls"), ("pooling_mode_mean_tokens", "mean"), ("pooling_mode_lasttoken", "last")],

@@ -326,3 +326,23 @@ def test_an_architecture_that_its_family_cannot_say_goes_native_aloud(tmp_path: 
     assert again.architecture == architecture
     assert torch.equal(logits(again), logits(changed))
     assert again.rules == checkpoint.rules
+
+
+def test_ld14_a_nested_transformer_is_replaced_where_it_lay(tmp_path: Path) -> None:
+    from tests.checkpoint.test_pooling import write_modules
+
+    kinds = [("Transformer", "0_Transformer"), ("Pooling", "1_Pooling")]
+    for name, n in (("a", 1), ("b", 3)):
+        write_modules(tmp_path / name, *kinds, pooling_mode_mean_tokens=True)
+        write_shards(tmp_path / name / "0_Transformer", llama_tensors(seed=n), n=n)
+    (tmp_path / "b" / "0_Transformer" / "notes.txt").write_text("mine")
+    save(load(tmp_path / "a"), tmp_path / "b", overwrite=True)
+    assert {path.name for path in (tmp_path / "b" / "0_Transformer").iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "notes.txt",
+    }
+    assert same_tensors(read_folder(tmp_path / "b" / "0_Transformer"), llama_tensors(seed=1))
+    save(load(write_llama(tmp_path / "c")), tmp_path / "b", overwrite=True)
+    assert load(tmp_path / "b").pooling is None
+    assert torch.equal(logits(load(tmp_path / "b")), logits(load(tmp_path / "c")))

@@ -46,7 +46,7 @@ def dequantise(blocks: Tensor, kind: str) -> Tensor:
         out[:] = read(source[start : start + _PIECE]).reshape(out.shape)
 
     starts = range(0, len(blocks), _PIECE)
-    n_threads = min(torch.get_num_threads(), len(starts))
+    n_threads = min(torch.get_num_threads(), len(starts) // 8)  # fewer pieces are read before a thread has started
     if n_threads < 2:
         for start in starts:
             read_piece(start)
@@ -61,7 +61,7 @@ _PIECE = 8192  # blocks at a time: what is in between stays in the cache of a co
 
 def _half(blocks: Bytes, start: int) -> Floats:
     """The float16 number at byte ``start`` of every block."""
-    return np.ascontiguousarray(blocks[:, start : start + 2]).view(np.float16).astype(np.float32)  # n 1
+    return blocks[:, start : start + 2].view(np.float16).astype(np.float32)  # n 1
 
 
 def _floats(whole: Bytes, offset: int = 0) -> Floats:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from plait.checkpoint.folder import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, is_small_file, read_index
+from plait.checkpoint.folder import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, inside, is_small_file, read_index
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import MODULES
 
@@ -71,6 +71,7 @@ def _fetched(repo: str, file: str | None, revision: str | None, pickle: bool, we
     names = [sibling.rfilename for sibling in info.siblings or ()]
 
     def get(wanted: str, at: str | None = info.sha) -> Path:
+        inside(Path(repo), wanted)  # the names are the hub's, and an index's
         return Path(hf_hub_download(repo, wanted, revision=at, endpoint=endpoint))
 
     if file is not None:

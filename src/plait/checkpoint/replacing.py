@@ -6,7 +6,7 @@ import ctypes
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +17,12 @@ _HERE = -100  # AT_FDCWD
 
 
 @contextmanager
-def whole_folder(target: Path, *, replaces: Callable[[Path, str], bool] | None = None) -> Iterator[Path]:
+def whole_folder(target: Path, *, replaces: Collection[str] = ()) -> Iterator[Path]:
     """A new folder beside ``target`` to write into; at the end of the block it *is* ``target``.
 
     It is written and flushed to the disk under another name first: whatever fails before the last step, and whenever
-    the machine stops, ``target`` is as it was. ``replaces(target, path)`` says which files of an older folder go; the
-    others are in the new one too, as hard links. Without it, an existing folder must be empty.
+    the machine stops, ``target`` is as it was. ``replaces``: the files of an older folder that go, as paths in it; the
+    others are in the new one too, as hard links.
     """
     target = target.resolve()
     if os.path.ismount(target):
@@ -32,8 +32,8 @@ def whole_folder(target: Path, *, replaces: Callable[[Path, str], bool] | None =
     new.mkdir()
     try:
         yield new
-        if replaces is not None and target.exists():
-            _carry_over(target, new, lambda path: not replaces(target, path))
+        if target.exists():
+            _carry_over(target, new, frozenset(replaces))
         _flush(new)
         _take_the_place(new, target)
         _flush_names(target.parent)
@@ -41,13 +41,13 @@ def whole_folder(target: Path, *, replaces: Callable[[Path, str], bool] | None =
         shutil.rmtree(new, ignore_errors=True)  # what could not be finished, or the old one
 
 
-def _carry_over(old: Path, new: Path, kept: Callable[[str], bool]) -> None:
+def _carry_over(old: Path, new: Path, replaced: Collection[str]) -> None:
     for folder, folders, files in os.walk(old):
         here = Path(folder).relative_to(old)
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
         for name in [*files, *links]:
             path = here / name
-            if (here.parts or kept(path.as_posix())) and not os.path.lexists(new / path):
+            if path.as_posix() not in replaced and not os.path.lexists(new / path):
                 (new / here).mkdir(parents=True, exist_ok=True)
                 _link(old / path, new / path)
         for name in folders:

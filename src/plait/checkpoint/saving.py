@@ -23,7 +23,7 @@ from plait.checkpoint.folder import (
 )
 from plait.checkpoint.native import NATIVE, with_rules
 from plait.checkpoint.notice import CheckpointError, notice
-from plait.checkpoint.pooling import sentence_files
+from plait.checkpoint.pooling import read_sentence_folder, sentence_files
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
 from plait.checkpoint.rules import DecodeRules, generation_config
@@ -64,7 +64,7 @@ def save(
     family, config, same = _dialect(checkpoint, dialect)
     layout = checkpoint.layout
     written = _Writing(checkpoint, family, same)
-    with whole_folder(target, replaces=_is_own if overwrite else None) as new:
+    with whole_folder(target, replaces=_own_files(target) if overwrite else ()) as new:
         place = new / layout.sentence.inner if layout.sentence else new
         place.mkdir(parents=True, exist_ok=True)
         write_shards(place, written.tensors(), written.metadata, max_shard_bytes)
@@ -94,14 +94,21 @@ def _check_target(target: Path, overwrite: bool) -> None:
         )
 
 
-def _is_own(folder: Path, name: str) -> bool:
-    """Whether a file belongs to the checkpoint in ``folder``: what describes it, and the weights its index names."""
-    if is_small_file(name) or name in (WEIGHTS, INDEX):
-        return True
+def _own_files(folder: Path) -> set[str]:
+    """The paths in ``folder`` that make up its checkpoint: what describes it, and the weights that its index names."""
     try:
-        return name in read_index(folder / INDEX).values()
-    except CheckpointError:  # no index, or none that can be read
-        return False
+        sentence = read_sentence_folder(folder)
+    except ValueError:
+        sentence = None
+    own = set(sentence.files) if sentence else set[str]()
+    for place in {"", sentence.inner if sentence else ""}:
+        names = {path.name for path in (folder / place).glob("*") if is_small_file(path.name)} | {WEIGHTS, INDEX}
+        try:
+            names |= set(read_index(folder / place / INDEX).values())
+        except CheckpointError:  # no index, or none that can be read
+            pass
+        own |= {f"{place}/{name}" if place else name for name in names}
+    return own
 
 
 def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str, Any], bool]:
