@@ -13,8 +13,8 @@ from torch import Tensor
 
 from plait.families import FamilyError
 from plait.families.gguf import DIALECTS, gguf_family, recognised
-from plait.families.parameters import parameters
 from plait.model import Transformer
+from plait.parameters import parameters
 
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -242,6 +242,10 @@ def test_metadata() -> None:
     ):
         with pytest.raises(FamilyError, match=message):
             gguf_family("llama").architecture(llama | wrong)
+    for table in ({"type": "none", "factor": 4.0}, {"factor": 1.0}, {"type": "linear"}):
+        scaling = {f"llama.rope.scaling.{name}": value for name, value in table.items()}
+        assert gguf_family("llama").architecture(llama | scaling).rope.scaling is None
+    assert gguf_family("llama").architecture(llama | {"llama.rope.scaling.factor": 4.0}).rope.scaling.kind == "linear"
     assert gguf_family("llama").unread(llama | {"llama.frobnicate": 1}) == ("frobnicate",)
     assert gguf_family("llama").architecture(llama | {"llama.attention.sliding_window": 9}).layer_types[0].window == 9
 

@@ -9,8 +9,9 @@ from tests.families.making import build, checkpoint, opened, read, write
 from tests.families.recipes import RECIPES
 
 from plait.account.tensors import tensors as on_paper
+from plait.architecture import EncoderDifferences
 from plait.families import FAMILIES, FamilyError, family_for
-from plait.families.parameters import parameters
+from plait.parameters import parameters
 from plait.presets import PRESETS, preset
 
 ALL = pytest.mark.parametrize("recipe", RECIPES)
@@ -134,6 +135,9 @@ def test_what_a_family_cannot_say_is_named() -> None:
         named["gpt2"].config(preset("gpt2").replace(qk_norm="head"))
     with pytest.raises(FamilyError, match="roberta|position_offset"):
         named["roberta"].config(preset("bert-base"))
+    two = EncoderDifferences(vocab_size=preset("bart-base").vocab_size)
+    with pytest.raises(FamilyError, match="bart has one table where its head is tied"):
+        named["bart"].config(preset("bart-base").replace(encoder=two))
     with pytest.raises(FamilyError, match="gemma2 cannot say attention_scale 0.6"):
         named["gemma2"].config(preset("gemma-2-2b").replace(attention_scale=0.6))
 

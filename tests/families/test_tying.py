@@ -11,7 +11,7 @@ from tests.families.making import opened
 from torch import Tensor
 
 from plait.families import FamilyError, family_for
-from plait.families.parameters import parameters
+from plait.parameters import parameters
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",

@@ -7,6 +7,7 @@ from typing import Any
 
 from plait.architecture import EncoderDifferences, Sinusoid
 from plait.families.binding import Either, via
+from plait.families.errors import FamilyError
 from plait.families.family import Family
 from plait.families.operations import ACTIVATION, ROOT_OF_WIDTH, ROW, Fields, preferring
 from plait.families.settings import Reading, Setting, key, stored
@@ -36,6 +37,15 @@ def _spell_encoder(own: EncoderDifferences | None, fields: Fields) -> dict[str, 
     }
 
 
+def _spell_shared(own: EncoderDifferences | None, fields: Fields) -> dict[str, Any]:
+    if own and own.vocab_size and fields["tied"]:
+        raise FamilyError(
+            "encoder.vocab_size: bart has one table where its head is tied; untie it, or share the table."
+        )
+    return _spell_encoder(own, fields)
+
+
+ENCODER_KEYS = ("encoder_attention_heads", "encoder_ffn_dim")
 BART = Family(
     name="bart",
     model_types=("bart",),
@@ -47,7 +57,7 @@ BART = Family(
         "n_decoder_layers": key("decoder_layers", 12),
         "n_heads": key("decoder_attention_heads", 16),
         "d_ff": key("decoder_ffn_dim", 4096),
-        "encoder": Setting(("encoder_attention_heads", "encoder_ffn_dim"), _encoder, _spell_encoder),
+        "encoder": Setting(ENCODER_KEYS, _encoder, _spell_shared),
         "norm_eps": 1e-5,
         "norm_placement": "post",
         "position": "learned",
@@ -103,6 +113,7 @@ MARIAN = BART.relative(
         "vocab_size": Setting(
             ("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings"), _vocabulary, _spell_vocabulary
         ),
+        "encoder": Setting(ENCODER_KEYS, _encoder, _spell_encoder),
         "position": "sinusoidal",
         "position_offset": 0,
         "sinusoid": Sinusoid(layout="halves"),

@@ -11,7 +11,7 @@ from plait.architecture import Architecture
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Layout, Spelling
 from plait.families.operations import Operation, Shape
-from plait.families.parameters import parameters
+from plait.parameters import parameters
 
 if TYPE_CHECKING:
     from torch import Tensor

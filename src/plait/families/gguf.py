@@ -46,6 +46,7 @@ KEYS = {
     "rope.freq_base_swa": "rope_local_base_freq",
     "expert_count": "num_experts",
 }
+SYNONYMS = {"gpt2": {"intermediate_size": "n_inner"}}
 ROPE_KEYS = {
     "rope.scaling.type": "rope_type",
     "rope.scaling.factor": "factor",
@@ -93,13 +94,14 @@ class GGUFFamily(Family):
         if own.get("attention.value_length", width) != width:
             raise FamilyError(f"{start}attention.value_length: values are as wide as keys here, {width}.")
         table = {ROPE_KEYS[k]: v for k, v in own.items() if k in ROPE_KEYS}
-        if table.get("rope_type", "none") == "none":
-            table = {"rope_type": "linear", **table} if table.get("factor", 1.0) not in (0.0, 1.0) else {}
+        kind = table.setdefault("rope_type", "linear")
+        if kind == "none" or (kind == "linear" and table.get("factor", 1.0) in (0.0, 1.0)):
+            table = {}
         if factors := metadata.get(FREQUENCIES):
             table = recognised(list(factors), config.get("rope_theta") or 10000.0)
         if turned := own.get("rope.dimension_count"):
             table["partial_rotary_factor"] = turned / width
-        if table and self.model_types[0] != "gpt2":
+        if table and "rope" in self.settings:
             config["rope_scaling"] = table
         return config
 
@@ -151,9 +153,7 @@ def dialect(family: Family, arch: str, weights: Mapping[str, Rule], **settings: 
     """``family`` in the spelling of GGUF; ``settings`` are the fields that llama.cpp knows otherwise."""
     own = {f.name: getattr(family, f.name) for f in dataclasses.fields(family)}
     own |= {"settings": {**family.settings, **settings}, "weights": weights, "prefix": "", "aliases": {}, "tied": False}
-    own |= {"leftovers": (r"rope_freqs\.weight",), "synonyms": {**family.synonyms, "intermediate_size": "n_inner"}}
-    if "n_inner" not in family.keys:
-        own["synonyms"] = family.synonyms
+    own |= {"leftovers": (r"rope_freqs\.weight",), "synonyms": {**family.synonyms, **SYNONYMS.get(arch, {})}}
     return GGUFFamily(arch=arch, **own)
 
 

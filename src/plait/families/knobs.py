@@ -29,7 +29,6 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "scale_attn_by_inverse_layer_idx": ("scores divided by the layer's number", (None, False)),
     "use_bidirectional_attention": ("a decoder without a causal mask", (None, False)),
     "per_layer_config": ("layers of different sizes", (None, {})),
-    "layer_norm_type": ("this kind of norm", (None,)),
     "attention_sinks": ("attention sinks", OFF),
     "swiglu_limit": ("a limit inside the gated FFN", OFF),
     "linear_num_key_heads": ("linear attention", OFF),
