@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +13,13 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.checkpoint.empty import empty_transformer
-from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, open_folder, read_json
-from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
 from plait.checkpoint.notice import CheckpointError, notice
-from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
+from plait.checkpoint.opening import describe, open_checkpoint
 from plait.checkpoint.record import Checkpoint, Layout
-from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
 
 if TYPE_CHECKING:
     from plait.model import Transformer
-    from plait.text import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -66,17 +62,19 @@ def load(
         return _drawn(path, random, seed, wanted, place)
     if random:
         return _drawn_as_folder(path, random, seed, wanted, place)
-    found = _open(path, pickle)
-    names = found.source.names
-    architecture = found.family.architecture(found.config, names, _comparer(found.source))
+    found = open_checkpoint(path, pickle=pickle)
+    weights = found.source
+    assert weights is not None
+    names = weights.names
+    architecture = found.family.architecture(found.config, names, _comparer(weights))
     binding = found.family.bind(architecture, names)
-    rule = _type_rule(found.source, wanted, place, path)
-    model, types = _build(architecture, binding, found.source, rule, place, path)
+    rule = _type_rule(weights, wanted, place, path)
+    model, types = _build(architecture, binding, weights, rule, place, path)
     layout = Layout(
         family=found.family.name,
         gguf=found.is_gguf,
         binding=binding.layout,
-        source=found.source,
+        source=weights,
         types=types,
         keeps_types=wanted is None and not found.is_gguf,
         config=found.config,
@@ -131,84 +129,6 @@ def locate(
 def _check_random(random: bool | str, what: str) -> None:
     if not random:
         raise CheckpointError(f"random: {what} has no weights; say random=True to draw them.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Found:
-    """The parts of a checkpoint before a model is made of them."""
-
-    family: Any
-    config: Mapping[str, Any]
-    source: TensorSource
-    tokenizer: Tokenizer | None
-    rules: DecodeRules
-    generation: Mapping[str, Any] | None = None
-    sentence: SentenceFolder | None = None
-    is_gguf: bool = False
-
-
-def _open(path: Path, pickle: bool) -> _Found:
-    from plait.checkpoint.gguf import GGUFSource
-    from plait.checkpoint.pickled import PickleSource, refuse_pickle
-    from plait.checkpoint.safetensors import SafetensorsSource
-
-    if path.is_dir():
-        sentence = read_sentence_folder(path)
-        inner = path / sentence.inner if sentence else path
-        source = open_folder(inner, pickle=pickle)
-        return _found_gguf(source) if isinstance(source, GGUFSource) else _found(inner, source, sentence)
-    if path.suffix == ".gguf":
-        return _found_gguf(GGUFSource(path))
-    if path.suffix == ".safetensors":
-        return _found(path.parent, SafetensorsSource([path]), None)
-    if path.suffix in (".bin", ".pt", ".pth"):
-        if not pickle:
-            raise refuse_pickle(path)
-        return _found(path.parent, PickleSource([path]), None)
-    raise CheckpointError(f"{path}: plait loads folders, .safetensors and .gguf files, not this one.")
-
-
-def _found(folder: Path, source: TensorSource, sentence: SentenceFolder | None) -> _Found:
-    """A folder's parts, around weights that are already opened."""
-    from plait.text import load_tokenizer
-
-    config, family = _read_config(folder)
-    generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
-    tokenizer = load_tokenizer(folder)
-    native = family is NATIVE
-    return _Found(
-        family=family,
-        config=config,
-        source=source,
-        tokenizer=tokenizer,
-        rules=native_rules(config) if native else read_rules(config, generation, tokenizer),
-        generation=generation,
-        sentence=sentence,
-    )
-
-
-def _found_gguf(source: Any) -> _Found:
-    from plait.families.gguf import gguf_family
-    from plait.text import tokenizer_from_gguf
-
-    metadata: Mapping[str, Any] = source.metadata
-    if "general.architecture" not in metadata:
-        raise CheckpointError(f"{source.path}: its header does not name an architecture (general.architecture).")
-    return _Found(
-        family=gguf_family(metadata["general.architecture"]),
-        config=metadata,
-        source=source,
-        tokenizer=tokenizer_from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None,
-        rules=rules_from_gguf(metadata),
-        is_gguf=True,
-    )
-
-
-def _read_config(folder: Path) -> tuple[dict[str, Any], Any]:
-    from plait.families import family_for
-
-    config = read_json(folder / CONFIG)
-    return config, NATIVE if config.get("model_type") == MODEL_TYPE else family_for(config)
 
 
 def _comparer(source: TensorSource) -> Callable[[str, str], bool]:
@@ -291,15 +211,9 @@ def _drawn_as_folder(
     path: Path, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
 ) -> Checkpoint:
     """Random weights for a folder's config.json, with the tokenizer and rules that lie beside it."""
-    import dataclasses
-
-    from plait.text import load_tokenizer
-
-    folder = path if path.is_dir() else path.parent
-    config, family = _read_config(folder)
-    drawn = _drawn(family.architecture(config, None, None), random, seed, dtype, device)
-    generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
-    tokenizer = load_tokenizer(folder)
-    rules = native_rules(config) if family is NATIVE else read_rules(config, generation, tokenizer)
-    layout = Layout(family=family.name, config=config, generation_config=generation, rules=rules)
-    return dataclasses.replace(drawn, tokenizer=tokenizer, rules=rules, layout=layout)
+    found = describe(path if path.is_dir() else path.parent)
+    drawn = _drawn(found.family.architecture(found.config, None, None), random, seed, dtype, device)
+    layout = Layout(
+        family=found.family.name, config=found.config, generation_config=found.generation, rules=found.rules
+    )
+    return dataclasses.replace(drawn, tokenizer=found.tokenizer, rules=found.rules, layout=layout)

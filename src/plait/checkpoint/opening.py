@@ -1,0 +1,91 @@
+"""Opening: the parts of a checkpoint, before a model is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, open_folder, read_json
+from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
+from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
+from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
+from plait.checkpoint.source import TensorSource
+
+if TYPE_CHECKING:
+    from plait.text import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Who spelt it, its config, what lies beside the weights, and the weights (``None`` where none are wanted)."""
+
+    family: Any
+    config: Mapping[str, Any]
+    source: TensorSource | None
+    tokenizer: Tokenizer | None
+    rules: DecodeRules
+    generation: Mapping[str, Any] | None = None
+    sentence: SentenceFolder | None = None
+    is_gguf: bool = False
+
+
+def open_checkpoint(path: Path, *, pickle: bool) -> Found:
+    """The parts of the checkpoint in a folder or file; headers are read and checked, tensors are not touched."""
+    from plait.checkpoint.gguf import GGUFSource
+    from plait.checkpoint.pickled import PickleSource, refuse_pickle
+    from plait.checkpoint.safetensors import SafetensorsSource
+
+    if path.is_dir():
+        sentence = read_sentence_folder(path)
+        inner = path / sentence.inner if sentence else path
+        source = open_folder(inner, pickle=pickle)
+        return _as_gguf(source) if isinstance(source, GGUFSource) else describe(inner, source, sentence)
+    if path.suffix == ".gguf":
+        return _as_gguf(GGUFSource(path))
+    if path.suffix == ".safetensors":
+        return describe(path.parent, SafetensorsSource([path]))
+    if path.suffix in (".bin", ".pt", ".pth"):
+        if not pickle:
+            raise refuse_pickle(path)
+        return describe(path.parent, PickleSource([path]))
+    raise CheckpointError(f"{path}: plait loads folders, .safetensors and .gguf files, not this one.")
+
+
+def describe(folder: Path, source: TensorSource | None = None, sentence: SentenceFolder | None = None) -> Found:
+    """What a folder says beside its weights: config, family, tokenizer, decode rules."""
+    from plait.families import family_for
+    from plait.text import load_tokenizer
+
+    config = read_json(folder / CONFIG)
+    native = config.get("model_type") == MODEL_TYPE
+    generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
+    tokenizer = load_tokenizer(folder)
+    return Found(
+        family=NATIVE if native else family_for(config),
+        config=config,
+        source=source,
+        tokenizer=tokenizer,
+        rules=native_rules(config) if native else read_rules(config, generation, tokenizer),
+        generation=generation,
+        sentence=sentence,
+    )
+
+
+def _as_gguf(source: Any) -> Found:
+    from plait.families.gguf import gguf_family
+    from plait.text import tokenizer_from_gguf
+
+    metadata: Mapping[str, Any] = source.metadata
+    if "general.architecture" not in metadata:
+        raise CheckpointError(f"{source.path}: its header does not name an architecture (general.architecture).")
+    return Found(
+        family=gguf_family(metadata["general.architecture"]),
+        config=metadata,
+        source=source,
+        tokenizer=tokenizer_from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None,
+        rules=rules_from_gguf(metadata),
+        is_gguf=True,
+    )
