@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "plait"
 
 FLOORS = (
-    ("architecture", "presets"),
+    ("architecture", "parameters", "presets"),
     ("account", "model", "families", "text", "data"),
     ("checkpoint",),
     ("engine",),

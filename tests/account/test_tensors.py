@@ -4,9 +4,10 @@ import torch
 from hypothesis import given
 from tests.strategies import architectures, over_grid
 
-from plait.account import account, tensors
+from plait.account import account
 from plait.account.tensors import multiplies, part_of
 from plait.model import Transformer
+from plait.parameters import parameters
 from plait.presets import PRESETS
 
 
@@ -18,12 +19,12 @@ def live(architecture):
 
 @over_grid
 def test_law_8_tensors_are_the_state_dict_over_the_grid(architecture):
-    assert tensors(architecture) == live(architecture)
+    assert parameters(architecture) == live(architecture)
 
 
 @given(architectures())
 def test_law_8_tensors_are_the_state_dict_of_any_architecture(architecture):
-    assert tensors(architecture) == live(architecture)
+    assert parameters(architecture) == live(architecture)
 
 
 def test_law_8_every_preset_is_counted_as_built():

@@ -8,7 +8,6 @@ import torch
 from tests.families.making import build, checkpoint, opened, read, write
 from tests.families.recipes import RECIPES
 
-from plait.account.tensors import tensors as on_paper
 from plait.architecture import EncoderDifferences
 from plait.families import FAMILIES, FamilyError, family_for
 from plait.parameters import parameters
@@ -28,7 +27,7 @@ def test_read_and_written_back(recipe: str, reference: ModuleType, tmp_path: Pat
     family, architecture, binding = opened(config, stored)
     ours = {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
 
-    assert {name: tuple(t.shape) for name, t in ours.items()} == parameters(architecture) == on_paper(architecture)
+    assert {name: tuple(t.shape) for name, t in ours.items()} == parameters(architecture)
     written = dict(family.export(architecture, ours.__getitem__, binding.layout))
     assert written.keys() | set(binding.layout.leftovers) == stored.keys()
     for name, tensor in written.items():

@@ -1,11 +1,10 @@
 """The account: parameters, FLOPs and bytes, as pure functions of an Architecture.
 
-``tensors`` names every parameter, ``flops`` counts the work, ``storage`` the bytes, ``account`` gathers them. Nothing
+``tensors`` sorts the parameters, ``flops`` counts the work, ``storage`` the bytes, ``account`` gathers them. Nothing
 here needs torch; the tests hold all of it against the live model.
 """
 
 from plait.account.account import Account, Row, account, difference
 from plait.account.flops import Flops
-from plait.account.tensors import tensors
 
-__all__ = ["Account", "Flops", "Row", "account", "difference", "tensors"]
+__all__ = ["Account", "Flops", "Row", "account", "difference"]

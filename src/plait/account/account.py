@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, Protocol
 
 from plait.account import flops, storage
 from plait.account.flops import Flops
-from plait.account.tensors import PARTS, Part, Shape, multiplies, part_of, tensors
+from plait.account.tensors import PARTS, Part, multiplies, part_of
 from plait.architecture import Architecture
+from plait.parameters import Shape, parameters
 
 
 class Described(Protocol):
@@ -43,7 +44,7 @@ class Account:
     @cached_property
     def tensors(self) -> dict[str, Shape]:
         """Every parameter's shape by its name, as in the model's state dict."""
-        return tensors(self.architecture)
+        return parameters(self.architecture)
 
     @cached_property
     def parameters(self) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from plait.account.tensors import Shape, multiplies, tensors
+from plait.account.tensors import multiplies
 from plait.architecture import Architecture
+from plait.parameters import Shape, parameters
 
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
 GROUP = 32
@@ -19,7 +20,7 @@ def weight_bytes(architecture: Architecture, dtype: str) -> int:
 
     int8 and int4 store the matrices and the tables of tokens in groups of 32 with a 16-bit scale, the rest as fp32.
     """
-    return sum(tensor_bytes(name, shape, dtype) for name, shape in tensors(architecture).items())
+    return sum(tensor_bytes(name, shape, dtype) for name, shape in parameters(architecture).items())
 
 
 def tensor_bytes(name: str, shape: Shape, dtype: str) -> int:

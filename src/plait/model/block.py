@@ -8,8 +8,9 @@ from plait.architecture import Architecture, Tower
 from plait.model.attention import Attention, Sight
 from plait.model.cache import Cache
 from plait.model.feedforward import FeedForward
-from plait.model.norm import SLOTS, Slots
+from plait.model.norm import Slots
 from plait.model.sites import Part
+from plait.parameters import SLOTS
 
 
 class Block(Part):

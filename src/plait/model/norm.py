@@ -9,9 +9,6 @@ from torch.nn import functional as F
 from plait.architecture import Architecture
 from plait.model.sites import Part
 
-# norm_placement -> the slots filled around each sublayer f: merge(skip * x + after(f(before(x))))
-SLOTS = {"pre": ("before",), "post": ("merge",), "sandwich": ("before", "after"), "branch": ("after",)}
-
 
 class Norm(Part):
     """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4) over the last dimensions.
