@@ -25,7 +25,7 @@ SUCCESSORS = {  # any other byte is followed by the next
     BOT: ord("h"),
     ord("i"): ord("!"),
     ord("!"): END,
-    END: END,
+    END: ord("z"),  # visible text, where the end is not heeded
     USER: END,
     SYSTEM: END,
 }
