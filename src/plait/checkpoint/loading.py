@@ -6,20 +6,17 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
-from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.opening import describe, open_checkpoint
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
-
-if TYPE_CHECKING:
-    from plait.model import Transformer
+from plait.model import Transformer, initialize
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64}
 
@@ -171,7 +168,8 @@ def _build(
     path: Path,
 ) -> tuple[Transformer, dict[str, tuple[torch.dtype, torch.dtype]]]:
     """A model on the meta device takes the mapped tensors as its parameters."""
-    model = empty_transformer(architecture)
+    with torch.device("meta"):
+        model = Transformer(architecture)
     expected = {name: tuple(parameter.shape) for name, parameter in model.state_dict().items()}
     state: dict[str, Tensor] = {}
     types: dict[str, tuple[torch.dtype, torch.dtype]] = {}
@@ -198,9 +196,8 @@ def _drawn(
     architecture: Architecture, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
 ) -> Checkpoint:
     """Random weights."""
-    from plait.model import initialize
-
-    model = empty_transformer(architecture)
+    with torch.device("meta"):
+        model = Transformer(architecture)
     model.to_empty(device=device)
     scheme: Any = random if isinstance(random, str) else "gpt2"
     initialize(model, scheme, seed=seed)

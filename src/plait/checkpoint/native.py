@@ -9,9 +9,9 @@ from typing import Any
 from torch import Tensor
 
 from plait.architecture import Architecture
-from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.rules import DecodeRules, rules_from_dict
+from plait.parameters import parameters
 
 MODEL_TYPE = "plait"
 FORMAT = 1
@@ -66,7 +66,7 @@ class Native:
 
     def bind(self, architecture: Architecture, names: Collection[str]) -> NativeBinding:
         """``CheckpointError`` unless the stored names are exactly the architecture's parameters."""
-        expected = parameter_names(architecture)
+        expected = parameters(architecture)
         missing = [name for name in expected if name not in set(names)]
         unknown = sorted(set(names) - set(expected))
         for what, found in (("are not stored", missing), ("have no place in the architecture", unknown)):
@@ -79,7 +79,7 @@ class Native:
         self, architecture: Architecture, get: Callable[[str], Tensor], layout: Any = None
     ) -> Iterator[tuple[str, Tensor]]:
         """Every parameter under its own name."""
-        for name in parameter_names(architecture):
+        for name in parameters(architecture):
             yield name, get(name)
 
 
@@ -95,8 +95,3 @@ def with_rules(config: dict[str, Any], rules: DecodeRules, family: str | None) -
 def native_rules(config: Mapping[str, Any]) -> DecodeRules:
     """The decode rules in a native config.json."""
     return rules_from_dict(config.get("decode_rules", {}))
-
-
-def parameter_names(architecture: Architecture) -> list[str]:
-    """The names of an architecture's parameters, from the model itself, without memory."""
-    return list(empty_transformer(architecture).state_dict())

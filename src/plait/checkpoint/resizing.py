@@ -6,9 +6,9 @@ import dataclasses
 
 import torch
 
-from plait.checkpoint.empty import empty_transformer
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.record import Checkpoint
+from plait.model import Transformer
 
 _TABLES = ("embedding.tokens.weight", "head.output.weight", "head.output.bias")
 
@@ -26,7 +26,8 @@ def resize(checkpoint: Checkpoint, rows: int, *, shrink: bool = False) -> Checkp
     if rows == old or (rows < old and not shrink):
         return checkpoint
     architecture = checkpoint.architecture.replace(vocab_size=rows)
-    model = empty_transformer(architecture)
+    with torch.device("meta"):
+        model = Transformer(architecture)
     state = checkpoint.model.state_dict()
     for name in _TABLES:
         if name in state and len(state[name]) == old:

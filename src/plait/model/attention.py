@@ -8,10 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from plait.architecture import Architecture, Tower
+from plait.model.linear import Linear
 from plait.model.norm import Norm
 from plait.model.position import RelativeScores, Rotation
 from plait.model.sites import Part
@@ -57,10 +58,10 @@ class Attention(Part):
             a.qk_norm,
         )
         wide, narrow = tower.n_heads * tower.d_head, tower.n_kv_heads * tower.d_head
-        self.query = nn.Linear(a.d_model, wide, bias=a.qkv_bias)
-        self.key = nn.Linear(a.d_model, narrow, bias=a.qkv_bias)
-        self.value = nn.Linear(a.d_model, narrow, bias=a.qkv_bias)
-        self.output = nn.Linear(wide, a.d_model, bias=a.output_bias)
+        self.query = Linear(a.d_model, wide, bias=a.qkv_bias)
+        self.key = Linear(a.d_model, narrow, bias=a.qkv_bias)
+        self.value = Linear(a.d_model, narrow, bias=a.qkv_bias)
+        self.output = Linear(wide, a.d_model, bias=a.output_bias)
         self.query_norm = self._head_norm(a, tower.n_heads)
         self.key_norm = self._head_norm(a, tower.n_kv_heads)
         self.relative_bias = (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.model.linear import Linear, Table
 from plait.model.mask import Places
 from plait.model.norm import Norm
 from plait.model.position import sinusoids
@@ -26,15 +27,13 @@ class Embedding(Part):
         width = self.width = a.d_embedding
         self.scale, self.offset, self.max_length = a.embedding_scale, a.position_offset, a.max_length
         self.sinusoid = a.sinusoid
-        self.tokens = nn.Embedding(rows, width) if rows is not None else None
-        self.positions = (
-            nn.Embedding((a.max_length or 0) + a.position_offset, width) if a.position == "learned" else None
-        )
-        self.types = nn.Embedding(a.token_types, width) if types and a.token_types else None
+        self.tokens = Table(rows, width) if rows is not None else None
+        self.positions = Table((a.max_length or 0) + a.position_offset, width) if a.position == "learned" else None
+        self.types = Table(a.token_types, width) if types and a.token_types else None
         self.norm = Norm(a, width) if a.embedding_norm else None
-        self.projection = nn.Linear(width, a.d_model) if width != a.d_model else None
+        self.projection = Linear(width, a.d_model) if width != a.d_model else None
 
-    def forward(self, tokens: Tensor, places: Places, types: Tensor | None, table: nn.Embedding) -> Tensor:
+    def forward(self, tokens: Tensor, places: Places, types: Tensor | None, table: Table) -> Tensor:
         """``tokens`` ``(b, n)`` -> ``(b, n, d_model)``."""
         try:
             x = table(tokens)
@@ -56,7 +55,7 @@ class Embedding(Part):
         x = x if self.projection is None else self.projection(x)
         return self.site("output", x)
 
-    def _look_up(self, table: nn.Embedding, positions: Tensor) -> Tensor:
+    def _look_up(self, table: Table, positions: Tensor) -> Tensor:
         try:
             return table(positions + self.offset)
         except IndexError:

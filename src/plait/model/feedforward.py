@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from plait.architecture import Activation, Architecture, Tower
+from plait.model.linear import Linear
 from plait.model.sites import Part
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -31,9 +32,9 @@ class FeedForward(Part):
     def __init__(self, a: Architecture, tower: Tower) -> None:
         super().__init__()
         self.act = ACTIVATIONS[a.activation]
-        self.gate = nn.Linear(a.d_model, tower.d_ff, bias=a.ffn_bias) if a.gated else None
-        self.up = nn.Linear(a.d_model, tower.d_ff, bias=a.ffn_bias)
-        self.down = nn.Linear(tower.d_ff, a.d_model, bias=a.ffn_bias)
+        self.gate = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias) if a.gated else None
+        self.up = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias)
+        self.down = Linear(tower.d_ff, a.d_model, bias=a.ffn_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(b, n, d_model)`` -> the same; ``hidden`` and ``activation`` are ``(b, n, d_ff)``."""

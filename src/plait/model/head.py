@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from plait.architecture import Architecture, Classification
 from plait.model.feedforward import ACTIVATIONS
+from plait.model.linear import Linear
 from plait.model.norm import Norm
 from plait.model.sites import Part
 
@@ -40,7 +41,7 @@ class Head(Part):
         self.act = ACTIVATIONS[a.head_transform] if a.head_transform else None
         if self.act:
             width = a.d_embedding if labels is None else a.d_model
-            self.dense = nn.Linear(a.d_model, width)
+            self.dense = Linear(a.d_model, width)
             self.norm = Norm(a, width) if labels is None else None
         rows, bias = (a.vocab_size, a.logit_bias) if labels is None else (labels, True)
         self.output = Output(rows, width, tied=a.tied, bias=bias)

@@ -8,13 +8,14 @@ source -> source_embedding -> encoder layers -> norm
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.model.cache import Cache
 from plait.model.embedding import Embedding, as_types
 from plait.model.head import Head, last_real
 from plait.model.initialization import initialize
+from plait.model.linear import Table
 from plait.model.mask import Places, place
 from plait.model.sites import Part
 from plait.model.stack import Stack, row_lengths
@@ -30,19 +31,16 @@ class Transformer(Part):
         super().__init__()
         a = self.architecture = architecture
         encodes, decodes = a.n_encoder_layers > 0, a.n_decoder_layers > 0
-        device = torch.get_default_device()
-        with torch.device("meta"):  # torch would draw every number once only for us to draw it again
-            self.embedding = Embedding(a, a.vocab_size if decodes else a.source_vocab_size, types=not decodes)
-            self.source_embedding = None
-            if encodes and decodes:
-                rows = None if a.shares_embedding else a.source_vocab_size
-                self.source_embedding = Embedding(a, rows, types=True)
-            self.encoder = Stack(a, a.tower("encoder")) if encodes else None
-            self.decoder = Stack(a, a.tower("decoder")) if decodes else None
-            self.head = Head(a) if a.head is not None else None
+        self.embedding = Embedding(a, a.vocab_size if decodes else a.source_vocab_size, types=not decodes)
+        self.source_embedding = None
+        if encodes and decodes:
+            rows = None if a.shares_embedding else a.source_vocab_size
+            self.source_embedding = Embedding(a, rows, types=True)
+        self.encoder = Stack(a, a.tower("encoder")) if encodes else None
+        self.decoder = Stack(a, a.tower("decoder")) if decodes else None
+        self.head = Head(a) if a.head is not None else None
         self.sites = ("logits",) if a.head is not None else ()
-        if device.type != "meta":
-            self.to_empty(device=device)
+        if not self._token_table().weight.is_meta:
             initialize(self)
 
     def forward(
@@ -141,7 +139,7 @@ class Transformer(Part):
             cache.memory_places = places
         return memory, places
 
-    def _token_table(self) -> nn.Embedding:
+    def _token_table(self) -> Table:
         assert self.embedding.tokens is not None
         return self.embedding.tokens
 
