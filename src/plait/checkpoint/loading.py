@@ -62,9 +62,11 @@ def load(
     found = open_checkpoint(path, pickle=pickle)
     weights = found.source
     assert weights is not None
-    names = weights.names
-    architecture = found.family.architecture(found.config, names, _comparer(weights))
-    binding = found.family.bind(architecture, names)
+    names, equal = weights.names, _comparer(weights)
+    architecture = found.family.architecture(found.config, names, equal)
+    binding = found.family.bind(architecture, names, equal)
+    if unread := found.family.unread(found.config):
+        notice(f"{path}: these settings are not known to plait and were not used: {', '.join(unread)}.")
     rule = _type_rule(weights, wanted, place, path)
     model, types = _build(architecture, binding, weights, rule, place, path)
     layout = Layout(

@@ -64,7 +64,11 @@ class Native:
         hint = {"family": base["family"]} if base and "family" in base else {}
         return {"model_type": MODEL_TYPE, "plait_format": FORMAT, **hint, "architecture": architecture.to_dict()}
 
-    def bind(self, architecture: Architecture, names: Collection[str]) -> NativeBinding:
+    def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """Keys beside those that are written here."""
+        return tuple(sorted(config.keys() - {"model_type", "plait_format", "family", "architecture", "decode_rules"}))
+
+    def bind(self, architecture: Architecture, names: Collection[str], equal: Any = None) -> NativeBinding:
         """``CheckpointError`` unless the stored names are exactly the architecture's parameters."""
         expected = parameters(architecture)
         missing = [name for name in expected if name not in set(names)]

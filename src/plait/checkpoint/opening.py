@@ -81,9 +81,11 @@ def _as_gguf(source: Any) -> Found:
     metadata: Mapping[str, Any] = source.metadata
     if "general.architecture" not in metadata:
         raise CheckpointError(f"{source.path}: its header does not name an architecture (general.architecture).")
+    family = gguf_family(metadata["general.architecture"])
+    settings = {name: source.read(name).tolist() for name in family.reads if name in source.names}
     return Found(
-        family=gguf_family(metadata["general.architecture"]),
-        config=metadata,
+        family=family,
+        config={**metadata, **settings},
         source=source,
         tokenizer=tokenizer_from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None,
         rules=rules_from_gguf(metadata),
