@@ -80,6 +80,5 @@ def _complaints(row: Sabotage, root: Path) -> Iterator[str]:
     if not re.search(rf"_{row.id.lower()}(_|$)", row.function):
         yield f"the test {row.function} is not named after it"
     file = root / row.test.partition("::")[0]
-    functions = ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if file.is_file() else ()
-    if not any(isinstance(node, ast.FunctionDef) and node.name == row.function for node in functions):
+    if not file.is_file() or not re.search(rf"^def {row.function}\(", file.read_text(encoding="utf-8"), re.MULTILINE):
         yield f"there is no test {row.test}"
