@@ -51,12 +51,7 @@ class Attention(Part):
     def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False) -> None:
         super().__init__()
         self.n_heads, self.n_kv_heads, self.d_head = tower.n_heads, tower.n_kv_heads, tower.d_head
-        self.scale, self.softcap, self.clip, self.qk_norm = (
-            tower.attention_scale,
-            a.attention_softcap,
-            a.qkv_clip,
-            a.qk_norm,
-        )
+        self.scale, self.softcap, self.clip = tower.attention_scale, a.attention_softcap, a.qkv_clip
         wide, narrow = tower.n_heads * tower.d_head, tower.n_kv_heads * tower.d_head
         self.query = Linear(a.d_model, wide, bias=a.qkv_bias)
         self.key = Linear(a.d_model, narrow, bias=a.qkv_bias)
@@ -64,11 +59,8 @@ class Attention(Part):
         self.output = Linear(wide, a.d_model, bias=a.output_bias)
         self.query_norm = self._head_norm(a, tower.n_heads)
         self.key_norm = self._head_norm(a, tower.n_kv_heads)
-        self.relative_bias = (
-            RelativeScores(a.relative_bias, tower.n_heads, causal=tower.causal)
-            if relative and a.relative_bias
-            else None
-        )
+        spec = a.relative_bias if relative else None
+        self.relative_bias = RelativeScores(spec, tower.n_heads, causal=tower.causal) if spec else None
 
     def _head_norm(self, a: Architecture, heads: int) -> Norm | None:
         shapes = {"head": (self.d_head,), "per_head": (heads, self.d_head), "full": (heads * self.d_head,)}
@@ -77,7 +69,7 @@ class Attention(Part):
     def _split(self, x: Tensor, norm: Norm | None) -> Tensor:
         """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, clipped and normed."""
         x = x if self.clip is None else x.clamp(-self.clip, self.clip)
-        if norm is not None and self.qk_norm == "full":
+        if norm is not None and norm.width != self.d_head:  # over all heads at once
             x, norm = norm(x), None
         x = x.unflatten(-1, (-1, self.d_head))
         return (x if norm is None else norm(x)).transpose(1, 2)
@@ -127,9 +119,8 @@ class Attention(Part):
         if sight.square:
             allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         if allowed is None:
-            pattern = scores.softmax(-1)
-        else:
-            # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
-            blind = ~allowed.any(-1, keepdim=True)
-            pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
+            return self.site("pattern", scores.softmax(-1)) @ values
+        # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
+        blind = ~allowed.any(-1, keepdim=True)
+        pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
         return self.site("pattern", pattern) @ values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
@@ -50,7 +49,7 @@ class Embedding(Part):
         if types is not None and self.types is None:
             raise ValueError("token_types: this embedding has no table of types.")
         if self.types is not None:
-            x = x + (self.types.weight[0] if types is None else self.types(types))
+            x = x + (self.types.weight[0] if types is None else self.types(types.long()))
         x = x if self.norm is None else self.norm(x)
         x = x if self.projection is None else self.projection(x)
         return self.site("output", x)
@@ -63,10 +62,3 @@ class Embedding(Part):
                 f"length: a row of {int(positions.max()) + 1} tokens is longer than the {self.max_length} there are "
                 "positions for."
             ) from None
-
-
-def as_types(types: Tensor | None, tokens: Tensor) -> Tensor | None:
-    """Token types must stand beside their tokens."""
-    if types is not None and types.shape != tokens.shape:
-        raise ValueError(f"token_types: shape {tuple(types.shape)} does not fit tokens of shape {tuple(tokens.shape)}.")
-    return types if types is None else types.to(torch.int64)

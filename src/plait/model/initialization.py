@@ -26,51 +26,47 @@ def _branches(a: Architecture) -> int:
     return max(2 * a.n_encoder_layers, (3 if a.kind == "encoder-decoder" else 2) * a.n_decoder_layers)
 
 
-def _deepnorm_gain(a: Architecture, name: str) -> float:
-    """Wang et al. 2022, table 1: beta by kind and tower; skip_scale is its alpha."""
-    n, m = a.n_encoder_layers, a.n_decoder_layers
-    if a.kind != "encoder-decoder":
-        return (8 * (n or m)) ** -0.25
-    return 0.87 * (n**4 * m) ** (-1 / 16) if name.startswith("encoder") else (12 * m) ** -0.25
-
-
-def _xavier(rows: int, columns: int) -> float:
+def _xavier(a: Architecture, name: str, rows: int, columns: int) -> float:
     return math.sqrt(2 / (rows + columns))
 
 
-# scheme -> role -> standard deviation, from (architecture, name, rows, columns)
+def _fan_in(a: Architecture, name: str, rows: int, columns: int) -> float:
+    return columns**-0.5
+
+
+def _deepnorm(a: Architecture, name: str, rows: int, columns: int) -> float:
+    """Xavier by Wang et al. 2022's beta (table 1), by kind and tower; skip_scale is their alpha."""
+    n, m = a.n_encoder_layers, a.n_decoder_layers
+    if a.kind != "encoder-decoder":
+        beta = (8 * (n or m)) ** -0.25
+    else:
+        beta = 0.87 * (n**4 * m) ** (-1 / 16) if name.startswith("encoder") else (12 * m) ** -0.25
+    return beta * _xavier(a, name, rows, columns)
+
+
+def _shrinking(a: Architecture, name: str, rows: int, columns: int) -> float:
+    return 0.02 / math.sqrt(_branches(a))
+
+
+def _t5_table(a: Architecture, name: str, rows: int, columns: int) -> float:
+    return 1.0 if a.logit_scale != 1.0 or not a.tied else columns**-0.5
+
+
+# scheme -> roles and their standard deviation, from (architecture, name, rows, columns); what is not named is 0.02
 Spread = Callable[[Architecture, str, int, int], float]
-SPREADS: dict[Scheme, dict[Role, Spread]] = {
-    "normal": {},  # 0.02 throughout (BERT)
-    "gpt2": {  # Radford et al. 2019, 2.3: residual outputs shrink with depth
-        "output": lambda a, name, rows, columns: 0.02 / math.sqrt(_branches(a)),
-        "down": lambda a, name, rows, columns: 0.02 / math.sqrt(_branches(a)),
-    },
-    "xavier": {  # Glorot and Bengio 2010; the table is scaled by sqrt(d) where it is read (Vaswani et al. 2017, 3.4)
-        "embedding": lambda a, name, rows, columns: columns**-0.5,
-        "head": lambda a, name, rows, columns: columns**-0.5,
-        "relative_bias": lambda a, name, rows, columns: 0.02,
-    },
-    "t5": {  # Raffel et al. 2020 and mesh-tensorflow: fan-in, with the attention's missing scale inside the queries
-        "embedding": lambda a, name, rows, columns: 1.0 if a.logit_scale != 1.0 or not a.tied else columns**-0.5,
-        "query": lambda a, name, rows, columns: (columns * (a.d_head or 1)) ** -0.5,
-        "key": lambda a, name, rows, columns: columns**-0.5,
-        "value": lambda a, name, rows, columns: columns**-0.5,
-        "output": lambda a, name, rows, columns: columns**-0.5,
-        "up": lambda a, name, rows, columns: columns**-0.5,
-        "down": lambda a, name, rows, columns: columns**-0.5,
-        "relative_bias": lambda a, name, rows, columns: a.d_model**-0.5,
-        "head": lambda a, name, rows, columns: columns**-0.5,
-    },
-    "deepnorm": {
-        "embedding": lambda a, name, rows, columns: columns**-0.5,
-        "head": lambda a, name, rows, columns: columns**-0.5,
-        "relative_bias": lambda a, name, rows, columns: 0.02,
-        "value": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
-        "output": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
-        "up": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
-        "down": lambda a, name, rows, columns: _deepnorm_gain(a, name) * _xavier(rows, columns),
-    },
+SPREADS: dict[Scheme, tuple[tuple[str, Spread], ...]] = {
+    "normal": (),  # BERT
+    "gpt2": (("output down", _shrinking),),  # Radford et al. 2019, 2.3: outputs shrink with depth
+    # Glorot and Bengio 2010; the table is scaled by sqrt(d) where it is read (Vaswani et al. 2017, 3.4)
+    "xavier": (("query key value output up down", _xavier), ("embedding head", _fan_in)),
+    # Raffel et al. 2020 and mesh-tensorflow: by fan-in, with the attention's missing scale inside the queries
+    "t5": (
+        ("key value output up down head", _fan_in),
+        ("embedding", _t5_table),
+        ("query", lambda a, name, rows, columns: (columns * a.d_head) ** -0.5),
+        ("relative_bias", lambda a, name, rows, columns: a.d_model**-0.5),
+    ),
+    "deepnorm": (("query key", _xavier), ("value output up down", _deepnorm), ("embedding head", _fan_in)),
 }
 UNIFORM: frozenset[Scheme] = frozenset({"xavier"})  # the 2017 paper's code draws its matrices evenly
 
@@ -108,10 +104,8 @@ def initialize(model: nn.Module, scheme: Scheme = "gpt2", *, seed: int = 0, zero
 
 def _draw(a: Architecture, name: str, role: Role, scheme: Scheme, like: Tensor, generator: torch.Generator) -> Tensor:
     rows, columns = like.shape
-    matrix = role not in ("embedding", "head", "relative_bias")
-    otherwise = _xavier(rows, columns) if scheme in ("xavier", "deepnorm") else 0.02
-    spread = SPREADS[scheme].get(role, lambda *_: otherwise)(a, name, rows, columns)
+    spread = next((f(a, name, rows, columns) for roles, f in SPREADS[scheme] if role in roles.split()), 0.02)
     drawn = torch.empty(rows, columns, dtype=torch.float32)
-    if scheme in UNIFORM and matrix:
+    if scheme in UNIFORM and role not in ("embedding", "head", "relative_bias"):
         return drawn.uniform_(-math.sqrt(3) * spread, math.sqrt(3) * spread, generator=generator)
     return drawn.normal_(0.0, spread, generator=generator)

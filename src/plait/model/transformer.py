@@ -12,7 +12,7 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.model.cache import Cache
-from plait.model.embedding import Embedding, as_types
+from plait.model.embedding import Embedding
 from plait.model.head import Head, last_real
 from plait.model.initialization import initialize
 from plait.model.linear import Table
@@ -70,19 +70,20 @@ class Transformer(Part):
         Raises ``ValueError`` for shapes that do not fit, tokens outside the table, and rows longer than the positions
         there are.
         """
-        _check_tokens("tokens", tokens, mask, cache)
-        _check_positions(positions, tokens)
+        _check_tokens(
+            "tokens", tokens, mask=mask, positions=positions, token_types=None if source is not None else token_types
+        )
+        _check_cache(tokens, mask, cache)
+        places = place(mask, positions, tokens.shape[1], tokens.device)
         if self.decoder is None:
-            if cache is not None:
-                raise ValueError("cache: an encoder reads its whole input at once; it takes none.")
-            places = place(mask, positions, tokens.shape[1], tokens.device)
+            if cache is not None or source is not None:
+                raise ValueError("cache, source: an encoder reads its whole input at once; it takes neither.")
             hidden = self._encode(self.embedding, tokens, places, token_types)
         else:
             memory, memory_places = self._memory(source, source_mask, token_types, cache)
-            places = place(mask, positions, tokens.shape[1], tokens.device)
             regular = mask is None and positions is None
             places, held = cache.begin(places, regular) if cache is not None else (places, places)
-            types = None if self.encoder is not None else as_types(token_types, tokens)  # an encoder's are its source's
+            types = None if self.encoder is not None else token_types  # an encoder's are its source's
             x = self.embedding(tokens, places, types, self._token_table())
             hidden = self.decoder(
                 x,
@@ -104,7 +105,7 @@ class Transformer(Part):
 
     def encode(self, source: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """The encoder's last hidden states, ``(b, m)`` -> ``(b, m, d_model)``."""
-        _check_tokens("source", source, mask, None)
+        _check_tokens("source", source, mask=mask, token_types=token_types)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         return self._encode(embedding, source, place(mask, None, source.shape[1], source.device), token_types)
 
@@ -112,7 +113,7 @@ class Transformer(Part):
         if self.encoder is None:
             raise ValueError("source: a decoder alone has no encoder to read it.")
         table = embedding.tokens if embedding.tokens is not None else self._token_table()
-        x = embedding(tokens, places, as_types(token_types, tokens), table)
+        x = embedding(tokens, places, token_types, table)
         return self.encoder(x, places, places, row_lengths(places))
 
     def _memory(
@@ -161,28 +162,25 @@ def _totals(a: Architecture, cache: Cache | None, held: Places) -> Tensor:
     return at_hand
 
 
-def _check_tokens(name: str, tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> None:
-    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.dtype == torch.bool:
-        raise ValueError(
-            f"{name}: expected integers of shape (batch, length), got {tokens.dtype} of {tuple(tokens.shape)}."
-        )
+def _check_tokens(name: str, tokens: Tensor, **beside: Tensor | None) -> None:
+    """Tokens are whole numbers in rows; what stands beside them has one value for each."""
+    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.dtype == torch.bool or tokens.shape[1] == 0:
+        got = f"{tokens.dtype} of {tuple(tokens.shape)}"
+        raise ValueError(f"{name}: expected integers of shape (batch, length), length at least 1, got {got}.")
+    for other, value in beside.items():
+        if value is None:
+            continue
+        if value.shape != tokens.shape:
+            raise ValueError(
+                f"{other}: shape {tuple(value.shape)} does not fit {name} of shape {tuple(tokens.shape)}; give one "
+                "value for each token (a mask of queries by keys is made from it)."
+            )
+        if value.is_floating_point():
+            raise ValueError(f"{other}: {value.dtype} is neither boolean nor whole numbers.")
+
+
+def _check_cache(tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> None:
     if cache is not None and len(tokens) != cache.batch:
-        raise ValueError(f"{name}: {len(tokens)} rows, but the cache was made for {cache.batch}.")
-    if mask is None:
-        return
-    if mask.shape != tokens.shape:
-        raise ValueError(
-            f"mask: shape {tuple(mask.shape)} does not fit {name} of shape {tuple(tokens.shape)}; give one value for "
-            "each token, True where it is real (masks of queries by keys are made from it)."
-        )
-    if mask.is_floating_point():
-        raise ValueError(f"mask: {mask.dtype} is neither boolean nor document numbers.")
-    if cache is not None and mask.dtype != torch.bool and bool((mask > 1).any()):
+        raise ValueError(f"tokens: {len(tokens)} rows, but the cache was made for {cache.batch}.")
+    if cache is not None and mask is not None and mask.dtype != torch.bool and bool((mask > 1).any()):
         raise ValueError("mask: packed documents are read in one pass, without a cache.")
-
-
-def _check_positions(positions: Tensor | None, tokens: Tensor) -> None:
-    if positions is not None and positions.shape != tokens.shape:
-        raise ValueError(
-            f"positions: shape {tuple(positions.shape)} does not fit tokens of shape {tuple(tokens.shape)}."
-        )
