@@ -90,7 +90,8 @@ def test_gradients_reach_inner_values() -> None:
     step = 1e-6
     with watching(model, "decoder.layers.0.output", change=lambda name, value: value + step * deep):
         moved = model(tokens)[0, -1].max()
-    assert float(moved - model(tokens)[0, -1].max()) / step == pytest.approx(float(deep.square().sum()), rel=1e-3)
+    gained = (moved - model(tokens)[0, -1].max()).detach()
+    assert float(gained) / step == pytest.approx(float(deep.square().sum()), rel=1e-3)
 
 
 def test_stopping_early_computes_nothing_behind() -> None:
