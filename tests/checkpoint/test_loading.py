@@ -280,7 +280,9 @@ def test_sv10_code_that_a_config_points_to_never_runs(tmp_path: Path) -> None:
         auto_map={"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"},
         trust_remote_code=True,
     )
-    (folder / "evil.py").write_text(f"open({str(marker)!r}, 'w').write('ran')\nclass Config: ...\nclass Model: ...\n")
+    (folder / "evil.py").write_text(
+        f"import os\nos.makedirs({str(marker)!r}, exist_ok=True)\nclass Config: ...\nclass Model: ...\n"
+    )
     with pytest.warns(PlaitNotice, match="not used: trust_remote_code"):
         checkpoint = load(folder)
     assert torch.isfinite(logits(checkpoint)).all(), "Llama's own architecture needs none of it"
