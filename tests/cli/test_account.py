@@ -58,6 +58,12 @@ def test_no_tokens_are_refused(option: str, capsys: Capture):
     assert option in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["account", "gpt-2"], ["diff", "gpt2", "lama-7b"]])
+def test_a_misspelt_preset_is_answered_with_the_nearest(command: list[str], capsys: Capture):
+    assert main(command) == 1
+    assert {"account": "'gpt2'", "diff": "'llama-7b'"}[command[0]] in capsys.readouterr().err
+
+
 def test_diff_names_only_what_differs(capsys: Capture):
     found = json.loads(output(capsys, "diff", "llama-7b", "llama-2-7b", "--format", "json"))
     assert found == {"norm_eps": [1e-6, 1e-5], "max_length": [2048, 4096]}

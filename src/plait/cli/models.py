@@ -84,8 +84,9 @@ def architecture_of(model: str) -> Architecture:
     """The architecture that MODEL names, without its weights: a preset's, a recipe's, or a checkpoint's."""
     from plait.presets import PRESETS, preset
 
-    if model in PRESETS:
-        return preset(model)
+    is_path = Path(model).exists() or "/" in model or Path(model).suffix in (".toml", ".gguf", ".safetensors", ".bin")
+    if model in PRESETS or not (is_path or model.startswith(PACKAGE)):
+        return preset(model)  # or its error, with the nearest name
     if model.endswith(".toml"):
         from plait.architecture import Architecture
 
