@@ -170,13 +170,14 @@ def test_ld10_an_untied_load_owns_two_storages(tmp_path: Path) -> None:
 def test_ld10_a_table_stored_once_for_an_untied_head_is_two_in_memory(tmp_path: Path) -> None:
     tensors = llama_tensors(head=False)
     metadata = {"format": "pt", HEAD: EMBED}
-    checkpoint = load(write_llama(tmp_path, tensors, metadata=metadata, tie_word_embeddings=False))
+    checkpoint = load(write_llama(tmp_path / "a", tensors, metadata=metadata, tie_word_embeddings=False))
     assert not checkpoint.architecture.tied
+    assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), tensors)
     with torch.no_grad():
         checkpoint.model.state_dict()["head.output.weight"].add_(1)
-    state = checkpoint.model.state_dict()
-    assert torch.equal(state["head.output.weight"], tensors[EMBED] + 1)
-    assert torch.equal(state["embedding.tokens.weight"], tensors[EMBED])
+    for state in (checkpoint.model.state_dict(), load(save(checkpoint, tmp_path / "c")).model.state_dict()):
+        assert torch.equal(state["head.output.weight"], tensors[EMBED] + 1)
+        assert torch.equal(state["embedding.tokens.weight"], tensors[EMBED])
 
 
 def test_ld11_an_equal_head_beside_a_tied_config_is_accepted_and_kept(tmp_path: Path) -> None:

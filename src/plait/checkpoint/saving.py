@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -168,16 +169,25 @@ class _Writing:
         """Where it came from."""
         return self.checkpoint.layout
 
-    @property
+    @cached_property
     def aliases(self) -> Mapping[str, str]:
-        """Names that the files declared to stand for others, instead of storing them."""
-        return getattr(self.layout.source, "aliases", {}) if self.same else {}
+        """Names that the files declared to stand for others, instead of storing them, and that still equal them."""
+        declared = getattr(self.layout.source, "aliases", {}) if self.same else {}
+        if not declared:
+            return {}
+        meant = {*declared, *declared.values()}
+        now = {name: tensor for name, tensor in self._exported() if name in meant}
+        return {a: name for a, name in declared.items() if name not in now or a not in now or now[a].equal(now[name])}
 
     @property
     def metadata(self) -> dict[str, str]:
         """For the safetensors header."""
-        kept = dict(self.layout.source.metadata) if self.same and self.aliases and self.layout.source else {}
-        return {**kept, "format": "pt"}
+        kept = dict(self.layout.source.metadata) if self.aliases and self.layout.source else {}
+        gone = getattr(self.layout.source, "aliases", {}).keys() - self.aliases.keys()
+        return {**{key: value for key, value in kept.items() if key not in gone}, "format": "pt"}
+
+    def _exported(self) -> Iterator[tuple[str, Tensor]]:
+        return self.family.export(self.checkpoint.architecture, self.get, self.layout.binding if self.same else None)
 
     def get(self, name: str) -> Tensor:
         """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
@@ -188,7 +198,7 @@ class _Writing:
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything to write: parameters, their duplicates, and what came along unused."""
         binding = self.layout.binding if self.same else None
-        for name, tensor in self.family.export(self.checkpoint.architecture, self.get, binding):
+        for name, tensor in self._exported():
             if name not in self.aliases:
                 yield name, tensor
         if binding is not None and self.layout.source is not None:
