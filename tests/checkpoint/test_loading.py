@@ -208,17 +208,21 @@ def test_ld15_float16_on_a_cpu_becomes_float32_aloud(tmp_path: Path) -> None:
     assert next(load(folder, dtype="float16").model.parameters()).dtype == torch.float16
 
 
-def test_ld15_types_mixed_in_a_file_stay_mixed(tmp_path: Path) -> None:
+def test_ld15_types_mixed_in_a_file_compute_in_the_widest_and_are_saved_as_they_were(tmp_path: Path) -> None:
     tensors = llama_tensors(dtype=torch.bfloat16)
     tensors["model.norm.weight"] = tensors["model.norm.weight"].float()
-    folder = write_llama(tmp_path / "a", tensors)
-    with pytest.warns(
-        PlaitNotice, match=r"stored in bfloat16 and float32, and kept so; dtype='float32' computes in one"
-    ):
-        checkpoint = load(folder)
-    assert checkpoint.model.decoder.norm.weight.dtype == torch.float32  # type: ignore[union-attr]
-    assert checkpoint.model.embedding.tokens.weight.dtype == torch.bfloat16
+    with pytest.warns(PlaitNotice, match=r"stored in bfloat16 and float32; loaded as float32"):
+        checkpoint = load(write_llama(tmp_path / "a", tensors))
+    assert {value.dtype for value in checkpoint.model.parameters()} == {torch.float32}
+    assert checkpoint.model(torch.tensor([[1, 2]])).isfinite().all()
     assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), tensors)
+
+
+def test_on_the_meta_device_no_tensor_is_read(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path / "a", llama_tensors())
+    checkpoint = load(folder, device="meta")
+    assert checkpoint.architecture == load(folder).architecture
+    assert all(value.is_meta for value in checkpoint.model.parameters())
 
 
 @pytest.mark.parametrize("wrong", ["int8", "float", "f32", torch.int64])

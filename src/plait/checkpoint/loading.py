@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -37,10 +38,10 @@ def load(
     Args:
         source: a folder, a ``.safetensors`` or ``.gguf`` file, a hub name ``"org/name"`` (or ``"org/name/file.gguf"``);
             with ``random``, also a preset's name or an ``Architecture``.
-        dtype: ``"stored"`` keeps each tensor's type, except that quantised weights become float32, and so does float16
-            on a CPU (said by a ``PlaitNotice``); or one type for all, ``"float32"``, ``"bfloat16"``, ``"float16"``,
-            ``"float64"``, or torch's.
-        device: where the model goes.
+        dtype: ``"stored"`` keeps the type of the file, except that quantised weights become float32, float16 does on a
+            CPU, and of mixed types the widest is taken (said by a ``PlaitNotice``; ``save`` writes each tensor as it
+            was stored); or one type for all, ``"float32"``, ``"bfloat16"``, ``"float16"``, ``"float64"``, or torch's.
+        device: where the model goes; on ``"meta"`` no tensor is read, which is quick where only the rest is wanted.
         revision: a branch, tag or commit of a hub name.
         random: fill the architecture with random weights instead of stored ones; a string is the scheme of
             ``initialize``. ``seed`` decides the numbers.
@@ -152,13 +153,15 @@ def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.d
     kinds = {source.stored_type(name) for name in source.names}
     if hasattr(source, "path") and len(kinds) > 1:  # a GGUF file's norms are float32 whatever the rest is
         return lambda stored: torch.float32
-    floats = sorted(str(PLAIN_TYPES[kind]).removeprefix("torch.") for kind in kinds & FLOATS)
-    if "F16" in kinds and device.type == "cpu":
+    floats = {PLAIN_TYPES[kind] for kind in kinds & FLOATS}
+    widest = functools.reduce(torch.promote_types, floats, min(floats, key=str, default=torch.float32))
+    if widest == torch.float16 and device.type == "cpu":
         notice(f"{path}: stored in float16, which a CPU computes slowly; loaded as float32 (dtype='float16' keeps it).")
-        return lambda stored: torch.float32 if stored == torch.float16 else stored
-    if len(floats) > 1:
-        notice(f"{path}: stored in {' and '.join(floats)}, and kept so; dtype='float32' computes in one.")
-    return lambda stored: stored
+        return lambda stored: torch.float32
+    if len(floats) > 1:  # a product takes one type
+        names = " and ".join(sorted(str(kind).removeprefix("torch.") for kind in floats))
+        notice(f"{path}: stored in {names}; loaded as {str(widest).removeprefix('torch.')}.")
+    return lambda stored: widest
 
 
 def _build(
@@ -172,6 +175,8 @@ def _build(
     """A model on the meta device takes the mapped tensors as its parameters."""
     with torch.device("meta"):
         model = Transformer(architecture)
+    if device.type == "meta":
+        return model.eval(), {}
     expected = {name: tuple(parameter.shape) for name, parameter in model.state_dict().items()}
     state: dict[str, Tensor] = {}
     types: dict[str, tuple[torch.dtype, torch.dtype]] = {}

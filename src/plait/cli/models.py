@@ -91,12 +91,12 @@ def architecture_of(model: str) -> Architecture:
         from plait.architecture import Architecture
 
         return Architecture.from_toml(Path(model).read_text(encoding="utf-8"))
-    return Loading().open(model).architecture
+    return Loading(device="meta").open(model).architecture
 
 
 def tokenizer_of(model: str) -> Tokenizer:
     """The tokenizer that MODEL's checkpoint carries."""
-    tokenizer = Loading().open(model).tokenizer
+    tokenizer = Loading(device="meta").open(model).tokenizer
     if tokenizer is None:
         raise ValueError(f"{model}: this checkpoint has no tokenizer.")
     return tokenizer
