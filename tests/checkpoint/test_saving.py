@@ -349,3 +349,29 @@ def test_ld14_a_nested_transformer_is_replaced_where_it_lay(tmp_path: Path) -> N
     save(load(write_llama(tmp_path / "c")), tmp_path / "b", overwrite=True)
     assert load(tmp_path / "b").pooling is None
     assert torch.equal(logits(load(tmp_path / "b")), logits(load(tmp_path / "c")))
+
+
+def test_the_old_models_templates_do_not_stay(tmp_path: Path) -> None:
+    from tests.text import making
+
+    for name in ("a", "b"):
+        making.tokenizer_folder(write_llama(tmp_path / name), making.byte_level(), chat_template=f"{name}'s")
+    tools = tmp_path / "b" / "additional_chat_templates" / "tool_use.jinja"
+    tools.parent.mkdir()
+    tools.write_text("b's, with tools")
+    (tools.parent / "notes.txt").write_text("mine")
+    saved = load(save(load(tmp_path / "a"), tmp_path / "b", overwrite=True))
+    assert saved.tokenizer is not None and saved.tokenizer.chat_template is not None
+    assert (saved.tokenizer.chat_template.source, saved.tokenizer.chat_template.tool_use) == ("a's", None)
+    assert (tools.parent / "notes.txt").exists()
+
+
+def test_what_a_tokenizer_reads_belongs_to_the_checkpoint() -> None:
+    from plait.checkpoint.folder import is_small_file
+    from plait.text.folder import FILES
+
+    for name in (*FILES, "additional_chat_templates/tool_use.jinja"):
+        assert is_small_file(name), name
+        assert is_small_file(f"0_Transformer/{name}", nested=True) and not is_small_file(f"0_Transformer/{name}")
+    assert not is_small_file("additional_chat_templates/readme.md")
+    assert not is_small_file("a/b/additional_chat_templates/tool_use.jinja", nested=True)

@@ -115,9 +115,18 @@ SMALL_FILES = frozenset(
     }
 )
 _SMALL_ENDINGS = (".model", ".spm")  # sentencepiece's
+_TEMPLATES = "additional_chat_templates"
 
 
 def is_small_file(name: str, *, nested: bool = False) -> bool:
     """Whether a file of that name, relative to its checkpoint's folder, describes the checkpoint."""
     *folders, file = name.split("/")
+    if folders[-1:] == [_TEMPLATES]:
+        return len(folders) <= nested + 1 and file.endswith(".jinja")
     return len(folders) <= nested and (file in SMALL_FILES or file.endswith(_SMALL_ENDINGS))
+
+
+def small_files(folder: Path) -> set[str]:
+    """The paths in ``folder`` of the files there that describe a checkpoint."""
+    found = (path.relative_to(folder).as_posix() for pattern in ("*", "*/*") for path in folder.glob(pattern))
+    return {name for name in found if is_small_file(name)}

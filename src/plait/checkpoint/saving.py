@@ -19,8 +19,8 @@ from plait.checkpoint.folder import (
     INDEX,
     WEIGHTS,
     inside,
-    is_small_file,
     read_index,
+    small_files,
 )
 from plait.checkpoint.native import NATIVE, with_rules
 from plait.checkpoint.notice import CheckpointError, notice
@@ -103,7 +103,7 @@ def _own_files(folder: Path) -> set[str]:
         sentence = None
     own = set(sentence.files) if sentence else set[str]()
     for place in {"", sentence.inner if sentence else ""}:
-        names = {path.name for path in (folder / place).glob("*") if is_small_file(path.name)} | {WEIGHTS, INDEX}
+        names = small_files(folder / place) | {WEIGHTS, INDEX}
         try:
             names |= set(read_index(folder / place / INDEX).values())
         except CheckpointError:  # no index, or none that can be read

@@ -18,7 +18,7 @@ from plait.text.settings import Settings, read_json
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, pieces_of_type
 
-_FILES = (
+FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -197,7 +197,7 @@ def _vocab(path: Path) -> dict[str, int]:
 
 
 def _copier(folder: Path, *more: str) -> Callable[[Path], None]:
-    names = [name for name in dict.fromkeys((*_FILES, *more)) if (folder / name).is_file()]
+    names = [name for name in dict.fromkeys((*FILES, *more)) if (folder / name).is_file()]
     names += [str(file.relative_to(folder)) for file in (folder / "additional_chat_templates").glob("*.jinja")]
 
     def copy(target: Path) -> None:
