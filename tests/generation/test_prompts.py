@@ -7,7 +7,7 @@ import torch
 from tests.generation.making import ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model, same
 
 from plait.checkpoint.rules import DecodeRules
-from plait.generation import GenerationError, generate
+from plait.generation import GenerationError, embed, generate
 
 PIECES = ["<s>", "</s>", "a", "b", " ", "ab"]
 TOKENIZER = ToyTokenizer(PIECES, bos=0, eos=1)
@@ -31,9 +31,10 @@ def test_forms_of_one_prompt_agree() -> None:
 def test_tk15_an_empty_prompt_starts_at_bos() -> None:
     model = checkpoint(MODEL, tokenizer=TOKENIZER)
     start = generate(model, [0], max_new_tokens=3)
-    for empty in ("", [], torch.tensor([])):
+    for empty in ("", torch.tensor([])):
         assert same(generate(model, empty, max_new_tokens=3), start)
-    assert same(generate(model, [[], ""], max_new_tokens=3), [start, start])
+    for empties in ([[], ""], torch.zeros(2, 0), [torch.tensor([])] * 2):
+        assert same(generate(model, empties, max_new_tokens=3), [start, start])
     assert same(generate(model, ["", "a"], max_new_tokens=3), [start, generate(model, "a", max_new_tokens=3)])
     assert generate(model, " ", max_new_tokens=3).prompt_tokens == [0, 4]
     ruled = checkpoint(MODEL, DecodeRules(bos=2), WITHOUT_BOS)
@@ -44,16 +45,28 @@ def test_tk15_an_empty_prompt_starts_at_bos() -> None:
 
 def test_tk15_without_bos_an_empty_prompt_is_a_clear_error() -> None:
     for model in (checkpoint(MODEL, tokenizer=WITHOUT_BOS), checkpoint(MODEL)):
-        for empty in ([], [[1], []], torch.zeros(1, 0, dtype=torch.long)):
+        for empty in ([[]], [[1], []], torch.zeros(1, 0, dtype=torch.long)):
             with pytest.raises(GenerationError, match="it is empty, and the checkpoint has no BOS token"):
                 generate(model, empty)
     with pytest.raises(GenerationError, match="it is empty"):
         generate(checkpoint(MODEL, tokenizer=WITHOUT_BOS), ["a", ""])
 
 
+@pytest.mark.parametrize("empty", [[], (), torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, 0)], ids=str)
+def test_an_empty_batch_has_no_answers(empty: object) -> None:
+    for model in (checkpoint(MODEL, tokenizer=TOKENIZER), checkpoint(MODEL)):
+        assert generate(model, empty, max_new_tokens=3) == []
+        assert embed(model, empty).shape == (0, 16)
+    with pytest.raises(GenerationError, match="top_p"):
+        generate(checkpoint(MODEL), empty, top_p=2)
+
+
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
+        (b"\x01\x02", "prompt: bytes is no prompt; give text"),
+        (bytearray(2), "bytearray is no prompt"),
+        ([b"\x01"], "is no prompt; give text, token ids, or messages"),
         ([1, 32], "prompt: 32 is no token id; give whole numbers from 0 to 31"),
         ([[1], [-1]], "prompt 1: -1 is no token id"),
         ([1, 2.5], "prompt: 2.5 is no token id"),

@@ -87,6 +87,8 @@ def decode(
     read this many tokens at a time. ``echo``: the prompts' own tokens come first, scored. ``alternatives``: how many of
     the likeliest tokens are reported with each.
     """
+    if not requests:
+        return
     rows = [
         _Row(i, r, settings, Transcript(tokenizer, settings.stop, () if echo or r.source is not None else r.tokens))
         for i, r in enumerate(requests)

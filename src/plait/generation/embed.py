@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +14,6 @@ from plait.architecture import Pooling
 from plait.generation.errors import GenerationError
 from plait.generation.padding import padded
 from plait.generation.prompts import read_prompts
-from plait.model import watching
 from plait.model.head import pool
 
 if TYPE_CHECKING:
@@ -63,8 +61,6 @@ def embed(
 
 
 def _read(checkpoint: Checkpoint, texts: Any, limit: int | None) -> list[list[int]]:
-    if isinstance(texts, Sequence) and not isinstance(texts, str) and len(texts) == 0:
-        return []
     tokenizer, architecture = checkpoint.tokenizer, checkpoint.architecture
     rows, _ = read_prompts(
         texts,
@@ -89,12 +85,7 @@ def _hidden(model: Transformer, tokens: Tensor, mask: Tensor | None) -> Tensor:
     """Last hidden states ``(b, n, d)``, after the final norm and before any head: the encoder's where there is one."""
     if model.architecture.kind == "encoder-decoder":
         return model.encode(tokens, mask)
-    if model.architecture.head is None:
-        return model(tokens, mask=mask)
-    site = f"{model.architecture.kind}.output"
-    with watching(model, site, stop_after=site) as seen:
-        model(tokens, mask=mask)
-    return seen[site]
+    return model.states(tokens, mask=mask)
 
 
 def _device(model: Transformer) -> torch.device:

@@ -46,8 +46,8 @@ def generate(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) ->
 
     ``prompt``: a text, token ids (a list or a tensor), messages ``[{"role": ..., "content": ...}]``, or a list of any
     of these; for an encoder-decoder it is the source. Options are those of ``Options``. Returns a ``Generation`` for a
-    single prompt, a list of them for a list. ``GenerationError`` (a ``ValueError``) names what does not fit, before any
-    work.
+    single prompt, a list of them for a list: ``[]`` for ``[]``. ``GenerationError`` (a ``ValueError``) names what does
+    not fit, before any work.
     """
     single, requests, pieces = _begin(checkpoint, prompt, options)
     drafts = [_Draft() for _ in requests]

@@ -11,6 +11,8 @@ from plait.generation.settings import check_ids
 if TYPE_CHECKING:
     from plait.text import Tokenizer
 
+_BYTES = (bytes, bytearray, memoryview)  # sequences of numbers, but text that nobody decoded
+
 
 def read_prompts(
     prompt: Any, tokenizer: Tokenizer | None, *, specials: bool, vocab_size: int, bos: int | None
@@ -18,11 +20,11 @@ def read_prompts(
     """The ids of every prompt, and whether it was a single one that was not in a list.
 
     A prompt is text, token ids (a list, or a row of a tensor), or messages ``{"role", "content"}``; an empty one
-    becomes the BOS token. ``GenerationError`` where it is none of these, or there is no tokenizer or no BOS to read it
-    with.
+    becomes the BOS token. An empty list, and a tensor ``(0, n)``, hold no prompt. ``GenerationError`` where a prompt is
+    none of these, or there is no tokenizer or no BOS to read it with.
     """
-    prompt = _plain(prompt)
     single = _is_single(prompt)
+    prompt = _plain(prompt)
     prompts = [prompt] if single else list(prompt)
     ids = [_read_one(item, tokenizer, specials) for item in prompts]
     for row, tokens in enumerate(ids):
@@ -38,7 +40,7 @@ def read_prompts(
 
 def _plain(prompt: Any) -> Any:
     """Tensors and arrays as lists."""
-    if not hasattr(prompt, "tolist"):
+    if not _is_tensor(prompt):
         return prompt
     plain = prompt.tolist()
     shape = tuple(prompt.shape)
@@ -49,19 +51,25 @@ def _plain(prompt: Any) -> Any:
     return plain
 
 
+def _is_tensor(prompt: Any) -> bool:
+    return hasattr(prompt, "tolist") and hasattr(prompt, "dtype")
+
+
 def _is_single(prompt: Any) -> bool:
+    if _is_tensor(prompt):
+        return prompt.ndim == 1
     if isinstance(prompt, str):
         return True
-    if not isinstance(prompt, Sequence):
+    if not isinstance(prompt, Sequence) or isinstance(prompt, _BYTES):
         raise GenerationError(
             f"prompt: {type(prompt).__name__} is no prompt; give text, token ids, messages, or a list of those."
         )
-    return len(prompt) == 0 or isinstance(prompt[0], int | Mapping)
+    return len(prompt) > 0 and isinstance(prompt[0], int | Mapping)
 
 
 def _read_one(prompt: Any, tokenizer: Tokenizer | None, specials: bool) -> list[int]:
     prompt = _plain(prompt)
-    if not isinstance(prompt, str | Sequence):
+    if not isinstance(prompt, Sequence) or isinstance(prompt, _BYTES):
         raise GenerationError(f"prompt: {prompt!r} is no prompt; give text, token ids, or messages.")
     if not isinstance(prompt, str) and not (prompt and isinstance(prompt[0], Mapping)):
         return list(prompt)

@@ -109,7 +109,8 @@ def settle(
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     if stops and tokenizer is None:
         raise GenerationError("stop: without a tokenizer there is no text to find a stop string in; give end ids.")
-    known = end_ids(rules, tokenizer)
+    # What a small vocabulary does not have ends nothing: some classes write the ids of their large one
+    known = tuple(end for end in end_ids(rules, tokenizer) if end < vocab_size)
     if temperature is None:
         temperature = rules.temperature if rules.sample else 0.0
     own = [(item,) if isinstance(item, int) else tuple(item) for item in banned]
