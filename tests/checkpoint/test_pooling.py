@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,33 @@ def test_pooling_is_read_and_saved_where_it_lay(
     read = load(again)
     assert read.pooling == checkpoint.pooling
     assert torch.equal(logits(read), logits(checkpoint))
+
+
+@pytest.mark.parametrize("changed", [None, SentencePooling(pooling="cls", max_length=9)])
+@pytest.mark.parametrize("over_itself", [False, True])
+def test_another_pooling_takes_the_transformer_out_of_its_folder(
+    tmp_path: Path, changed: SentencePooling | None, over_itself: bool
+) -> None:
+    folder = tmp_path / "a"
+    write_modules(folder, ("Transformer", "0_Transformer"), ("Pooling", "1_Pooling"), pooling_mode_mean_tokens=True)
+    write_llama(folder / "0_Transformer")
+    checkpoint = load(folder)
+    target = folder if over_itself else tmp_path / "b"
+    again = load(save(dataclasses.replace(checkpoint, pooling=changed), target, overwrite=True))
+    assert again.pooling == changed
+    assert torch.equal(logits(again), logits(checkpoint))
+    assert (target / "model.safetensors").exists() and not (target / "0_Transformer" / "model.safetensors").exists()
+
+
+def test_random_weights_for_an_inner_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    write_modules(folder, ("Transformer", "0_Transformer"), ("Pooling", "1_Pooling"), pooling_mode_mean_tokens=True)
+    write_llama(folder / "0_Transformer")
+    drawn = load(folder, random=True)
+    assert drawn.pooling == SentencePooling(pooling="mean")
+    again = save(drawn, tmp_path / "b")
+    assert snapshot(again).keys() == snapshot(folder).keys()
+    assert torch.equal(logits(load(again)), logits(drawn))
 
 
 def test_the_newer_spelling(tmp_path: Path) -> None:

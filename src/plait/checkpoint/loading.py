@@ -15,6 +15,7 @@ from torch import Tensor
 from plait.architecture import Architecture
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.opening import describe, open_checkpoint
+from plait.checkpoint.pooling import read_sentence_folder
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
 from plait.model import Transformer, initialize
@@ -187,6 +188,8 @@ def _build(
             raise CheckpointError(
                 f"{path}: {name} should have shape {shape} by the config, and is stored with {tuple(value.shape)}."
             )
+        if not value.is_floating_point():
+            raise CheckpointError(f"{path}: {name} is stored as {value.dtype}; weights are floating-point numbers.")
         kind = rule(value.dtype)
         types[name] = (kind, value.dtype)
         value = value.to(device=device, dtype=kind).contiguous()
@@ -215,9 +218,16 @@ def _drawn_as_folder(
     path: Path, random: bool | str, seed: int, dtype: torch.dtype | None, device: torch.device
 ) -> Checkpoint:
     """Random weights for a folder's config.json, with the tokenizer and rules that lie beside it."""
-    found = describe(path if path.is_dir() else path.parent)
+    folder = path if path.is_dir() else path.parent
+    sentence = read_sentence_folder(folder) if path.is_dir() else None
+    found = describe(folder / sentence.inner if sentence else folder, sentence=sentence)
     drawn = _drawn(found.family.architecture(found.config, None, None), random, seed, dtype, device)
     layout = Layout(
-        family=found.family.name, config=found.config, generation_config=found.generation, rules=found.rules
+        family=found.family.name,
+        config=found.config,
+        generation_config=found.generation,
+        rules=found.rules,
+        sentence=sentence,
     )
-    return dataclasses.replace(drawn, tokenizer=found.tokenizer, rules=found.rules, layout=layout)
+    pooling = sentence.pooling if sentence else None
+    return dataclasses.replace(drawn, tokenizer=found.tokenizer, rules=found.rules, layout=layout, pooling=pooling)

@@ -63,10 +63,10 @@ def save(
         raise CheckpointError(f"max_shard_bytes: {max_shard_bytes} holds nothing; give a positive number of bytes.")
     _check_target(target, overwrite)
     family, config, same = _dialect(checkpoint, dialect)
-    layout = checkpoint.layout
     written = _Writing(checkpoint, family, same)
     with whole_folder(target, replaces=_own_files(target) if overwrite else ()) as new:
-        place = new / layout.sentence.inner if layout.sentence else new
+        inner, beside = _sentence(checkpoint)
+        place = new / inner
         place.mkdir(parents=True, exist_ok=True)
         write_shards(place, written.tensors(), written.metadata, max_shard_bytes)
         texts = _texts(checkpoint, family, _with_type(config, written, same))
@@ -74,7 +74,7 @@ def save(
             checkpoint.tokenizer.save(place)
         for name, value in texts.items():
             (place / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name, data in _sentence(checkpoint).items():
+        for name, data in beside.items():
             inside(new, name).parent.mkdir(parents=True, exist_ok=True)
             inside(new, name).write_bytes(data)
     return target
@@ -245,9 +245,9 @@ def _texts(checkpoint: Checkpoint, family: Any, config: dict[str, Any]) -> dict[
     }
 
 
-def _sentence(checkpoint: Checkpoint) -> Mapping[str, bytes]:
-    """The files that describe a sentence-transformers folder: its own, or new ones where its pooling was changed."""
+def _sentence(checkpoint: Checkpoint) -> tuple[str, Mapping[str, bytes]]:
+    """Where the transformer goes, and the files that say so: its own, or new ones where its pooling was changed."""
     kept, pooling = checkpoint.layout.sentence, checkpoint.pooling
     if pooling is None:
-        return {}
-    return kept.files if kept is not None and kept.pooling == pooling else sentence_files(pooling)
+        return "", {}
+    return (kept.inner, kept.files) if kept is not None and kept.pooling == pooling else ("", sentence_files(pooling))
