@@ -203,6 +203,15 @@ def test_between_pieces_the_callers_torch_is_as_they_left_it() -> None:
     assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
+@pytest.mark.parametrize("field", ["forced_first", "forced_last", "bos"])
+@pytest.mark.parametrize("token", [32, -1, True])
+def test_a_rule_with_an_id_outside_the_vocabulary_is_refused_before_any_work(field: str, token: int) -> None:
+    model = saying([4])
+    with pytest.raises(GenerationError, match=f"rules.{field}: {token} is no token id; give whole numbers from 0 to"):
+        stream(checkpoint(model, DecodeRules(**{field: token})), torch.tensor([]))
+    assert model.calls == 0
+
+
 def test_misuse_is_refused_in_one_sentence() -> None:
     model = checkpoint(saying([4]))
     with pytest.raises(TypeError, match="max_tokens: there is no such option; did you mean 'max_new_tokens'"):

@@ -34,6 +34,7 @@ def read_prompts(
                 raise GenerationError(
                     "prompt: it is empty, and the checkpoint has no BOS token to start from; give some text."
                 )
+            check_ids("rules.bos", [bos], vocab_size)
             tokens.append(bos)
     return ids, single
 

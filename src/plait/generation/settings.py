@@ -137,6 +137,8 @@ def settle(
     )
     for name in ("banned", "end"):
         check_ids(name, _flat(getattr(settings, name)), vocab_size)
+    for name in ("forced_first", "forced_last"):
+        check_ids(f"rules.{name}", [token for token in (getattr(rules, name),) if token is not None], vocab_size)
     return settings
 
 
