@@ -240,6 +240,23 @@ def test_saving_copies_the_files_byte_for_byte(tmp_path: Path) -> None:
         t.save(folder)  # onto itself
 
 
+@pytest.mark.parametrize("kind", ["json", "pieces"])
+def test_saving_writes_what_was_read_whatever_became_of_it(tmp_path: Path, kind: str) -> None:
+    folder = making.tokenizer_folder(tmp_path / "a", making.byte_level(), chat_template="one")
+    if kind == "pieces":
+        (folder / "tokenizer.json").unlink()
+        (folder / "tokenizer.model").write_bytes(making.sentencepiece_model())
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    t = loaded(folder)
+    making.write_json(folder, "tokenizer_config.json", {"chat_template": "another"})
+    (folder / "chat_template.jinja").write_text("a third", "utf-8")
+    t.save(tmp_path / "b")
+    shutil.rmtree(folder)
+    t.save(tmp_path / "c")
+    for saved in ("b", "c"):
+        assert {file.name: file.read_bytes() for file in (tmp_path / saved).iterdir()} == files
+
+
 def test_mistakes_are_named(tmp_path: Path) -> None:
     def refused(name: str, content: Any, match: str, other: dict[str, Any] | None = None) -> None:
         folder = making.write_json(tmp_path / match.replace(" ", ""), name, content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -119,7 +118,7 @@ def _over_library(
     prefix, suffix = settings.around(convention, named) if convention is not None else specials_of(library)
     return Tokenizer(
         segmenter=segmenter,
-        write=_copier(settings.folder),
+        write=_writer(settings.folder),
         prefix=prefix,
         suffix=suffix,
         named=named,
@@ -155,7 +154,7 @@ def _pieces(path: Path) -> Tokenizer:
     plain = {id for id, token in listed.items() if not token.special}
     return Tokenizer(
         segmenter=segmenter,
-        write=_copier(path.parent, path.name),
+        write=_writer(path.parent, path.name),
         prefix=prefix,
         suffix=suffix,
         named=named,
@@ -177,7 +176,7 @@ def _marian(folder: Path) -> Tokenizer:
         prefix, suffix = settings.around(convention, named)
         return Tokenizer(
             segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special),
-            write=_copier(folder),
+            write=_writer(folder),
             prefix=prefix,
             suffix=suffix,
             named=named,
@@ -196,18 +195,18 @@ def _vocab(path: Path) -> dict[str, int]:
     return vocab
 
 
-def _copier(folder: Path, *more: str) -> Callable[[Path], None]:
-    names = [name for name in dict.fromkeys((*FILES, *more)) if (folder / name).is_file()]
-    names += [str(file.relative_to(folder)) for file in (folder / "additional_chat_templates").glob("*.jinja")]
+def _writer(folder: Path, *more: str) -> Callable[[Path], None]:
+    """Writes the files as they are now, whatever becomes of ``folder`` later."""
+    paths = [folder / name for name in dict.fromkeys((*FILES, *more)) if (folder / name).is_file()]
+    paths += (folder / "additional_chat_templates").glob("*.jinja")
+    files = {path.relative_to(folder): path.read_bytes() for path in paths}
 
-    def copy(target: Path) -> None:
-        for name in names:
-            if (folder / name).resolve() == (target / name).resolve():
-                continue
+    def write(target: Path) -> None:
+        for name, data in files.items():
             (target / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(folder / name, target / name)
+            (target / name).write_bytes(data)
 
-    return copy
+    return write
 
 
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Path], Tokenizer]], ...] = (
