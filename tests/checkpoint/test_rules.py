@@ -101,6 +101,7 @@ def test_nulls_and_minus_one_are_no_rules() -> None:
         ("temperature", "hot", "temperature: 'hot' is not a number"),
         ("do_sample", 1, "do_sample: 1 is not true or false"),
         ("top_k", 1.5, "top_k: 1.5 is not a whole number"),
+        ("bad_words_ids", 5, "bad_words_ids: 5 is not a list of lists of token ids"),
     ],
 )
 def test_values_of_the_wrong_kind_are_named(key: str, value: Any, message: str) -> None:
@@ -116,6 +117,28 @@ def test_rules_are_plain_data_both_ways() -> None:
     assert DecodeRules().to_dict() == {}
     with pytest.raises(CheckpointError, match=r"decode_rules\.ends: there is no such rule"):
         rules_from_dict({"ends": [1]})
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"end": "2"}, "decode_rules.end: '2' is neither a token id nor a list of them"),
+        ({"banned": [[1], "2"]}, "decode_rules.banned: '2' is neither a token id nor a list"),
+        ({"banned": 3}, "decode_rules.banned: 3 is not a list of lists"),
+        ({"temperature": "hot"}, "decode_rules.temperature: 'hot' is not a number"),
+        ({"start": 1.0}, "decode_rules.start: 1.0 is not a whole number"),
+        ({"top_k": None}, "decode_rules.top_k: null is no value"),
+        ({"early_stopping": "soon"}, "decode_rules.early_stopping: 'soon' is not true or false"),
+        ([1], r"decode_rules: \[1\] is not an object"),
+    ],
+)
+def test_native_rules_of_the_wrong_kind_are_named(data: Any, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        rules_from_dict(data)
+
+
+def test_one_end_needs_no_list() -> None:
+    assert rules_from_dict({"end": 5}) == DecodeRules(end=(5,))
 
 
 def test_changed_rules_are_written_over_the_old_file() -> None:

@@ -148,18 +148,25 @@ def rules_from_gguf(metadata: Mapping[str, Any]) -> DecodeRules:
 
 
 def rules_from_dict(data: Mapping[str, Any]) -> DecodeRules:
-    """Read ``DecodeRules.to_dict``; ``CheckpointError`` for an unknown name."""
+    """Read ``DecodeRules.to_dict``; ``CheckpointError`` for an unknown name, and a value of the wrong kind."""
     known = {f.name for f in dataclasses.fields(DecodeRules)}
+    if not isinstance(data, Mapping):
+        raise CheckpointError(f"decode_rules: {data!r} is not an object of rules and their values.")
     for name in data:
         if name not in known:
             raise CheckpointError(
                 f"decode_rules.{name}: there is no such rule; the rules are {', '.join(sorted(known))}."
             )
+    return DecodeRules(**{name: _read_back(name, value) for name, value in data.items()})
 
-    def tuples(value: Any) -> Any:
-        return tuple(tuples(item) for item in value) if isinstance(value, list) else value
 
-    return DecodeRules(**{name: tuples(value) for name, value in data.items()})
+def _read_back(rule: str, value: Any) -> Any:
+    key = f"decode_rules.{rule}"
+    if rule in ("end", "banned"):
+        return _id_list(key, value) if rule == "end" else _id_lists(key, value)
+    if value is None:
+        raise CheckpointError(f"{key}: null is no value; leave the rule out.")
+    return _checked(key, value, _KEYS[rule][1])
 
 
 def generation_config(rules: DecodeRules, base: Mapping[str, Any] | None, before: DecodeRules) -> dict[str, Any]:
@@ -183,7 +190,7 @@ def _present(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _checked(key: str, value: Any, expected: type) -> Any:
     """A value of the type that its key has; ``None`` stays, and -1 is an id's way to say none."""
-    if value is None or (key == "early_stopping" and value == "never"):
+    if value is None or (key.endswith("early_stopping") and value == "never"):
         return value
     if isinstance(value, list) and len(value) == 1 and key.endswith("token_id"):
         value = value[0]
@@ -202,11 +209,19 @@ def _id_list(key: str, value: Any) -> tuple[int, ...]:
     return tuple(item for item in items if item >= 0)
 
 
+def _id_lists(key: str, value: Any) -> tuple[tuple[int, ...], ...]:
+    """A list of lists of ids."""
+    if not isinstance(value, list):
+        raise CheckpointError(f"{key}: {value!r} is not a list of lists of token ids.")
+    items: list[Any] = value
+    return tuple(ids for item in items if (ids := _id_list(key, item)))
+
+
 def _union(groups: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(item for group in groups for item in group))
 
 
 def _banned(config: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    sequences = [_id_list("bad_words_ids", item) for item in config.get("bad_words_ids", [])]
+    sequences = _id_lists("bad_words_ids", config.get("bad_words_ids", []))
     single = [(item,) for item in _id_list("suppress_tokens", config.get("suppress_tokens", []))]
     return tuple(dict.fromkeys(sequence for sequence in [*sequences, *single] if sequence))
