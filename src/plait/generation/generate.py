@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from plait.checkpoint.notice import notice
+from plait.checkpoint.rules import DecodeRules
 from plait.generation.decode import Request, decode
 from plait.generation.errors import GenerationError
 from plait.generation.limits import check_limits, new_tokens
@@ -16,6 +18,8 @@ from plait.generation.settings import check_ids, settle
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
+
+_NO_RULES = DecodeRules()
 
 
 class Options(TypedDict, total=False):
@@ -140,6 +144,10 @@ def _begin(
             "echo: an encoder-decoder reads its prompt as a source and scores none of it; leave echo out."
         )
     requests = [request(tokens, own) for tokens, own in zip(prompts, seeds, strict=True)]
+    if rules.beams > 1:
+        asked = {name: getattr(rules, name) for name in ("beams", "length_penalty", "early_stopping")}
+        said = ", ".join(f"{name} {value}" for name, value in asked.items() if value != getattr(_NO_RULES, name))
+        notice(f"rules: the checkpoint asks for {said}; plait has no beam search, and writes each row as one beam.")
     declared = any(n is not None for n in (*limits.values(), rules.max_new_tokens, rules.max_length))
     pieces = decode(
         runner,
