@@ -162,6 +162,10 @@ BROKEN = {
         header(entries=1) + uint32("split.count", 3),
         "one of 3 parts; join them with llama.cpp's `llama-gguf-split",
     ),
+    "parts in words": (
+        header(entries=1) + text("split.count") + struct.pack("<I", 8) + text("two"),
+        "split.count is 'two'; it must be a whole number",
+    ),
     "dimensions": (header(tensors=1) + tensor("a" * 40, (1, 1, 1, 1, 1), 0), "has 5 dimensions; GGUF allows 4"),
     "type": (
         padded(header(tensors=1) + tensor("a", (256,), 23), extra=999),

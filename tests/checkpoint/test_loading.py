@@ -225,7 +225,7 @@ def test_on_the_meta_device_no_tensor_is_read(tmp_path: Path) -> None:
     assert all(value.is_meta for value in checkpoint.model.parameters())
 
 
-@pytest.mark.parametrize("wrong", ["int8", "float", "f32", torch.int64])
+@pytest.mark.parametrize("wrong", ["int8", "float", "f32", torch.int64, torch.float8_e4m3fn])
 def test_ld15_a_type_that_is_none_is_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(CheckpointError, match="is not one of 'stored', 'float32'"):
         load(write_llama(tmp_path), dtype=wrong)

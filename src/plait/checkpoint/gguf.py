@@ -115,8 +115,10 @@ class _Header:
         self._fits(n_entries, _SMALLEST_ENTRY, "metadata entries")
         self._fits(n_tensors, _SMALLEST_TENSOR, "tensors")
         self.metadata = self._entries(n_entries)
-        if self.metadata.get("split.count", 0) > 1:
-            parts = self.metadata["split.count"]
+        parts = self.metadata.get("split.count", 0)
+        if not isinstance(parts, int):
+            raise self._wrong(f"split.count is {parts!r}; it must be a whole number")
+        if parts > 1:
             raise self._wrong(f"it is one of {parts} parts; join them with llama.cpp's `llama-gguf-split --merge`")
         described = [self._describe() for _ in range(n_tensors)]
         start = self.at + -self.at % self._alignment()

@@ -94,11 +94,11 @@ def load(
 
 
 def as_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
-    """``None`` for "stored"; ``CheckpointError`` for a name that is no floating type."""
+    """``None`` for "stored"; ``CheckpointError`` for what is not one of ``DTYPES``."""
     if dtype == "stored":
         return None
     found = DTYPES.get(dtype) if isinstance(dtype, str) else dtype
-    if found is None or not found.is_floating_point:
+    if found is None or found not in DTYPES.values():
         raise CheckpointError(f"dtype: {dtype!r} is not one of 'stored', {', '.join(map(repr, DTYPES))}.")
     return found
 
