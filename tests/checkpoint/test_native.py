@@ -72,7 +72,7 @@ def test_a_family_that_cannot_say_it_refuses_naming_the_knob(tmp_path: Path) -> 
         save(checkpoint, tmp_path / "a", dialect="hf")
     with pytest.raises(ValueError, match="skip_scale"):
         save(load(SHAPES["decoder"].replace(skip_scale=1.5), random=True), tmp_path / "b", dialect="llama")
-    with pytest.raises(CheckpointError, match="dialect: 'lama' is not 'hf' or one of plait, "):
+    with pytest.raises(CheckpointError, match="dialect: 'lama' is not 'hf' or one of plait, .* Did you mean 'llama'"):
         save(checkpoint, tmp_path / "c", dialect="lama")
     assert list(tmp_path.iterdir()) == [], "nothing was written"
 
@@ -82,9 +82,10 @@ def test_a_family_that_cannot_say_it_refuses_naming_the_knob(tmp_path: Path) -> 
     [
         ({"plait_format": 2}, "plait_format is 2, and this plait reads 1"),
         ({"plait_format": ...}, "plait_format is None"),
-        ({"extra": 1}, "format 1 has no key 'extra'"),
+        ({"extra": 1}, "format 1 has no key 'extra'; it has architecture, "),
+        ({"decode_rule": {}}, "format 1 has no key 'decode_rule'; did you mean 'decode_rules'"),
         ({"architecture": {}}, "this field has no default"),
-        ({"decode_rules": {"ends": [1]}}, "there is no such rule"),
+        ({"decode_rules": {"ends": [1]}}, "there is no such rule; did you mean 'end'"),
     ],
 )
 def test_another_format_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -12,6 +12,7 @@ from plait.architecture import Architecture
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.rules import DecodeRules, rules_from_dict
 from plait.parameters import parameters
+from plait.words import nearest
 
 MODEL_TYPE = "plait"
 FORMAT = 1
@@ -54,9 +55,9 @@ class Native:
             )
         unknown = sorted(set(config) - _KEYS)
         if unknown:
-            raise CheckpointError(
-                f"config.json: plait's format {FORMAT} has no key {unknown[0]!r}; it has {', '.join(sorted(_KEYS))}."
-            )
+            near = nearest(unknown[0], _KEYS)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(sorted(_KEYS))}."
+            raise CheckpointError(f"config.json: plait's format {FORMAT} has no key {unknown[0]!r}; {hint}")
         return Architecture.from_dict(config.get("architecture", {}))
 
     def config(self, architecture: Architecture, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -65,8 +66,8 @@ class Native:
         return {"model_type": MODEL_TYPE, "plait_format": FORMAT, **hint, "architecture": architecture.to_dict()}
 
     def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """Keys beside those that are written here."""
-        return tuple(sorted(config.keys() - {"model_type", "plait_format", "family", "architecture", "decode_rules"}))
+        """Nothing: ``architecture`` has refused every key that is not known."""
+        return ()
 
     def bind(self, architecture: Architecture, names: Collection[str], equal: Any = None) -> NativeBinding:
         """``CheckpointError`` unless the stored names are exactly the architecture's parameters."""

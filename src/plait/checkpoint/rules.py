@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.checkpoint.notice import CheckpointError
+from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.text import Tokenizer
@@ -154,9 +155,9 @@ def rules_from_dict(data: Mapping[str, Any]) -> DecodeRules:
         raise CheckpointError(f"decode_rules: {data!r} is not an object of rules and their values.")
     for name in data:
         if name not in known:
-            raise CheckpointError(
-                f"decode_rules.{name}: there is no such rule; the rules are {', '.join(sorted(known))}."
-            )
+            near = nearest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"the rules are {', '.join(sorted(known))}."
+            raise CheckpointError(f"decode_rules.{name}: there is no such rule; {hint}")
     return DecodeRules(**{name: _read_back(name, value) for name, value in data.items()})
 
 

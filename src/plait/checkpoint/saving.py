@@ -29,6 +29,7 @@ from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
 from plait.checkpoint.rules import DecodeRules, generation_config
 from plait.checkpoint.shards import write_shards
+from plait.words import nearest
 
 HF = "hf"
 
@@ -137,7 +138,9 @@ def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str
             return wrote(hint)
         return _first_that_can(architecture, [family.name for family in FAMILIES], wrote)
     if dialect not in by_name:
-        raise CheckpointError(f"dialect: {dialect!r} is not 'hf' or one of {', '.join(by_name)}.")
+        near = nearest(dialect, by_name)
+        hint = f" Did you mean {near!r}?" if near else ""
+        raise CheckpointError(f"dialect: {dialect!r} is not 'hf' or one of {', '.join(by_name)}.{hint}")
     return wrote(dialect)
 
 

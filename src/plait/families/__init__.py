@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ from plait.families.layout import Layout
 from plait.families.llama import LLAMA, MISTRAL
 from plait.families.qwen import QWEN2, QWEN3
 from plait.families.t5 import T5
+from plait.words import nearest
 
 FAMILIES: tuple[Family, ...] = (
     LLAMA,
@@ -51,8 +51,8 @@ def family_for(config: Mapping[str, Any]) -> Family:
         raise FamilyError(f"model_type: {kind!r} asks for {part}, which plait does not have.")
     if config.get("auto_map"):
         raise FamilyError(f"model_type: {kind!r} brings code of its own (auto_map), which plait never runs.")
-    near = difflib.get_close_matches(str(kind), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it reads {', '.join(known)}."
+    near = nearest(kind, known)
+    hint = f"did you mean {near!r}?" if near else f"it reads {', '.join(known)}."
     raise FamilyError(f"model_type: plait has no family {kind!r}; {hint}")
 
 
