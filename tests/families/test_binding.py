@@ -15,7 +15,7 @@ from plait.families.binding import alternatives
 def back(config: dict, stored: dict[str, Tensor]) -> dict[str, Tensor]:
     """Read everything and write it under the names that were there; tensors kept aside are added, as a saver does."""
     family, architecture, binding = opened(config, stored)
-    ours = {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
+    ours = {name: binding.read(name, stored.__getitem__) for name in binding.entries}
     written = dict(family.export(architecture, ours.__getitem__, binding.layout))
     assert not written.keys() & set(binding.layout.leftovers)
     return written | {name: stored[name] for name in binding.layout.leftovers}
@@ -117,7 +117,7 @@ def test_of_two_biases_that_differ_the_one_that_is_added_counts(reference: Modul
     model, config, stored = checkpoint(reference, "bert-untied", tmp_path)
     assert not torch.equal(stored["cls.predictions.decoder.bias"], stored["cls.predictions.bias"])
     _, _, binding = opened(config, stored)
-    assert binding.source("head.output.bias") == "cls.predictions.decoder.bias"
+    assert binding.entries["head.output.bias"][1] == "cls.predictions.decoder.bias"
     assert binding.layout.leftovers == ("cls.predictions.bias",)
     assert torch.equal(model.cls.predictions.decoder.bias, stored["cls.predictions.decoder.bias"])
     assert same(back(config, stored), stored)
@@ -128,8 +128,8 @@ def test_two_towers_that_stored_tables_of_their_own(reference: ModuleType, tmp_p
     _, config, stored = checkpoint(reference, "bart-untied", tmp_path)
     _, architecture, binding = opened(config, stored)
     assert architecture.encoder is not None and architecture.encoder.vocab_size == 61
-    assert binding.source("source_embedding.tokens.weight") == "model.encoder.embed_tokens.weight"
-    assert binding.source("embedding.tokens.weight") == "model.decoder.embed_tokens.weight"
+    assert binding.entries["source_embedding.tokens.weight"][1] == "model.encoder.embed_tokens.weight"
+    assert binding.entries["embedding.tokens.weight"][1] == "model.decoder.embed_tokens.weight"
     assert binding.layout.leftovers == ("model.shared.weight",)
     assert same(back(config, stored), stored)
 

@@ -103,7 +103,7 @@ def gguf_opened(arch: str, metadata: dict[str, Any], stored: dict[str, Tensor]) 
     architecture = family.architecture(metadata, stored, lambda a, b: torch.equal(stored[a], stored[b]))
     assert not family.unread(metadata)
     binding = family.bind(architecture, stored)
-    return architecture, {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
+    return architecture, {name: binding.read(name, stored.__getitem__) for name in binding.entries}
 
 
 def logits(architecture: Any, parameters: dict[str, Tensor], tokens: Tensor) -> Tensor:
@@ -275,4 +275,4 @@ def test_smollm2(smollm2: Path) -> None:
     architecture = family.architecture(source.metadata, source.names, lambda a, b: False)
     assert architecture == preset("smollm2-135m")
     assert not family.unread(source.metadata)
-    assert len(family.bind(architecture, source.names).canonical) == len(source.names)
+    assert len(family.bind(architecture, source.names).entries) == len(source.names)

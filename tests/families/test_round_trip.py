@@ -25,7 +25,7 @@ def test_every_family_has_a_recipe(reference: ModuleType) -> None:
 def test_read_and_written_back(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
     _, config, stored = checkpoint(reference, recipe, tmp_path)
     family, architecture, binding = opened(config, stored)
-    ours = {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
+    ours = {name: binding.read(name, stored.__getitem__) for name in binding.entries}
 
     assert {name: tuple(t.shape) for name, t in ours.items()} == parameters(architecture)
     written = dict(family.export(architecture, ours.__getitem__, binding.layout))
@@ -42,7 +42,7 @@ def test_written_without_the_config_it_came_from(recipe: str, reference: ModuleT
     """The config is made from the architecture alone, and the reference library computes the same with it."""
     model, config, stored = checkpoint(reference, recipe, tmp_path / "before")
     family, architecture, binding = opened(config, stored)
-    ours = {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
+    ours = {name: binding.read(name, stored.__getitem__) for name in binding.entries}
     fresh = family.config(
         architecture, {k: v for k, v in config.items() if k.endswith("token_id")} | {"model_type": ""}
     )
@@ -107,7 +107,7 @@ def test_two_families_that_say_the_same(reference: ModuleType, tmp_path: Path) -
     model, config, stored = checkpoint(reference, "llama", tmp_path / "llama")
     llama, architecture, binding = opened(config, stored)
     mistral = next(family for family in FAMILIES if family.name == "mistral")
-    ours = {name: binding.read(name, stored.__getitem__) for name in binding.canonical}
+    ours = {name: binding.read(name, stored.__getitem__) for name in binding.entries}
     write(tmp_path / "mistral", mistral.config(architecture, config), dict(mistral.export(architecture, ours.get)))
     again = reference.MistralForCausalLM.from_pretrained(tmp_path / "mistral").eval()
     tokens = torch.arange(4, 20)[None]

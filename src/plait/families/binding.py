@@ -87,15 +87,6 @@ class Binding:
     entries: Mapping[str, tuple[Entry, str, int]]  # parameter -> its entry, the stored name in this file, which part
     layout: Layout
 
-    @property
-    def canonical(self) -> tuple[str, ...]:
-        """The parameters, by name."""
-        return tuple(self.entries)
-
-    def source(self, name: str) -> str:
-        """The stored name of the tensor that a parameter comes from."""
-        return self.entries[name][1]
-
     def read(self, name: str, get: Callable[[str], Tensor]) -> Tensor:
         """The parameter of that name, from ``get(stored name)``."""
         entry, stored, part = self.entries[name]
