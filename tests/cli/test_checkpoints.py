@@ -36,6 +36,14 @@ def test_embed_reads_lines_and_ranks_them(forced: Path, capsys: Capture, monkeyp
     assert found[0]["cosine"] == pytest.approx(1, abs=1e-5) and found[2]["cosine"] == pytest.approx(0, abs=1e-5)
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_embed_gives_a_vector_for_each_line(end: str, forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    """A line ends at a newline alone: not at Unicode's separators, nor at a form feed."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a\u2028b\u0085c\nd\x0ce\x1cf\ng" + end))
+    found = json.loads(output(capsys, "embed", forced, "--format", "json"))
+    assert [row["text"] for row in found] == ["a\u2028b\u0085c", "d\x0ce\x1cf", "g"]
+
+
 def test_embed_of_nothing_is_nothing(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert output(capsys, "embed", forced) == ""

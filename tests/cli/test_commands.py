@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from plait.cli.commands import COMMANDS, main
+from plait.cli.printing import notice
 
 HEAVY = ("torch", "numpy", "tokenizers", "sentencepiece", "huggingface_hub", "gguf", "transformers")
 
@@ -75,6 +77,25 @@ def test_failures_are_one_sentence_on_stderr_and_exit_1(capsys: pytest.CaptureFi
     assert main(["account", "no-such-preset-or-folder"]) == 1
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("plait: ") and err.count("\n") == 1 and "Traceback" not in err
+
+
+@pytest.mark.filterwarnings("default")
+def test_notices_are_one_plain_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Of the beams that the checkpoint asks for, for one; whatever the message, and without Python's own frame."""
+    from dataclasses import replace
+
+    from tests.cli.forced import write_checkpoint
+
+    import plait
+
+    known = plait.load(write_checkpoint(tmp_path))
+    asking = plait.save(replace(known, rules=replace(known.rules, beams=4)), tmp_path / "asking")
+    assert main(["generate", str(asking), "a"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "bcde\n"
+    assert err.startswith("plait: rules: the checkpoint asks for beams 4") and err.count("\n") == 1
+    notice("one\n  and two")
+    assert capsys.readouterr() == ("", "plait: one and two\n")
 
 
 def test_plait_debug_raises(monkeypatch: pytest.MonkeyPatch):

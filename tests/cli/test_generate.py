@@ -83,10 +83,27 @@ def test_a_chat_goes_on_after_clear_and_ends_at_exit(forced: Path, capsys: Captu
 
 
 def test_a_chat_that_grew_too_long_says_so_and_goes_on(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{'x' * 80}\n/clear\nhello\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{'x' * 80}\nhello\n{'x' * 60}\nhello\n"))
     assert main(["chat", str(forced)]) == 0
     out, err = capsys.readouterr()
-    assert out.split() == ["hi!"] and "64" in err
+    assert out == "hi!\nhi!\n" and err.count("\n") == err.count("64") == 2
+
+
+def test_a_refused_message_leaves_no_trace_in_the_chat(forced: Path, monkeypatch: pytest.MonkeyPatch):
+    import plait.generation
+
+    seen: list[list[str]] = []
+
+    def once_refused(_: object, conversation: list[dict[str, str]], **options: object):
+        seen.append([turn["content"] for turn in conversation])
+        yield plait.Piece(text="half", token=0, logprob=0.0)
+        if len(seen) == 1:
+            raise plait.GenerationError("no")
+
+    monkeypatch.setattr(plait.generation, "stream", once_refused)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("one\ntwo\nthree\n"))
+    assert main(["chat", str(forced)]) == 0
+    assert seen == [["one"], ["two"], ["two", "half", "three"]]
 
 
 def test_an_interrupt_ends_the_answer_and_not_the_chat(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):

@@ -46,18 +46,21 @@ def chat(
             continue
         if not said.strip():
             continue
-        conversation += messages("user", said)
+        asked = [*conversation, *messages("user", said)]
         answer = ""
         try:
-            for piece in stream(checkpoint, conversation, **sampling.options()):
+            for piece in stream(checkpoint, asked, **sampling.options()):
                 answer += piece.text
                 print(piece.text, end="", flush=True)
         except KeyboardInterrupt:
             pass  # the answer ends here, the conversation goes on
-        except ValueError as mistake:  # too long a conversation, for one
+        except ValueError as mistake:  # too long a conversation, for one: as if it had not been said
+            if answer:
+                print(flush=True)
             error(str(mistake))
+            continue
         print(flush=True)
-        conversation += messages("assistant", answer)
+        conversation = [*asked, *messages("assistant", answer)]
 
 
 def ask() -> str | None:

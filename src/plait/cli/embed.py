@@ -39,7 +39,7 @@ def embed(
     """
     from plait.generation import embed
 
-    given = sys.stdin.read().splitlines() if texts in ((), ("-",)) else list(texts)
+    given = lines(sys.stdin.read()) if texts in ((), ("-",)) else list(texts)
     checkpoint = loading.open(model)
     if query is None:
         vectors = embed(checkpoint, given, pooling=pooling).tolist() if given else []
@@ -57,3 +57,8 @@ def embed(
     else:
         for cosine, text in ranked:
             print(f"{cosine:.4f}  {text}")
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a file as every tool counts them: a newline ends one, and no other character does."""
+    return text.removesuffix("\n").split("\n") if text else []

@@ -13,12 +13,12 @@ Format = Literal["text", "json"]
 
 def error(sentence: str) -> None:
     """Say on stderr, in one line, what went wrong."""
-    print(f"plait: {' '.join(sentence.split())}", file=sys.stderr)
+    notice(sentence)
 
 
 def notice(sentence: str) -> None:
-    """Say something on stderr that is not part of the answer."""
-    print(f"plait: {sentence}", file=sys.stderr)
+    """Say something on stderr, in one line, that is not part of the answer."""
+    print(f"plait: {' '.join(sentence.split())}", file=sys.stderr)
 
 
 def as_json(value: Any) -> None:
