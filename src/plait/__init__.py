@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plait.account import Account, account
     from plait.architecture import Architecture, ArchitectureError
-    from plait.checkpoint import Checkpoint, CheckpointError, DecodeRules, load, save
-    from plait.generation import Generation, Piece, embed, generate, stream
-    from plait.model import Cache, Transformer, initialize, watching
-    from plait.presets import preset
+    from plait.checkpoint import Checkpoint, CheckpointError, DecodeRules, PlaitNotice, load, resize, save
+    from plait.families import FamilyError
+    from plait.generation import Generation, GenerationError, Piece, embed, generate, stream
+    from plait.model import Cache, CacheFull, Transformer, initialize, watching
+    from plait.presets import PresetError, preset
     from plait.text import Tokenizer, TokenizerError
 
 __version__ = "0.1.0"
@@ -27,11 +28,16 @@ __all__ = [
     "Architecture",
     "ArchitectureError",
     "Cache",
+    "CacheFull",
     "Checkpoint",
     "CheckpointError",
     "DecodeRules",
+    "FamilyError",
     "Generation",
+    "GenerationError",
     "Piece",
+    "PlaitNotice",
+    "PresetError",
     "Tokenizer",
     "TokenizerError",
     "Transformer",
@@ -42,34 +48,14 @@ __all__ = [
     "initialize",
     "load",
     "preset",
+    "resize",
     "save",
     "stream",
     "watching",
 ]
 
-_HOME = {
-    "Account": "account",
-    "Architecture": "architecture",
-    "ArchitectureError": "architecture",
-    "Cache": "model",
-    "Checkpoint": "checkpoint",
-    "CheckpointError": "checkpoint",
-    "DecodeRules": "checkpoint",
-    "Generation": "generation",
-    "Piece": "generation",
-    "Tokenizer": "text",
-    "TokenizerError": "text",
-    "Transformer": "model",
-    "account": "account",
-    "embed": "generation",
-    "generate": "generation",
-    "initialize": "model",
-    "load": "checkpoint",
-    "preset": "presets",
-    "save": "checkpoint",
-    "stream": "generation",
-    "watching": "model",
-}
+# Where a name is looked for, the lightest first: none of these imports one that stands behind it.
+_HOMES = ("architecture", "presets", "account", "families", "text", "model", "checkpoint", "generation")
 
 
 class _Front(ModuleType):
@@ -85,9 +71,10 @@ sys.modules[__name__].__class__ = _Front
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in __all__:
         raise AttributeError(f"plait has no {name!r}; it has {', '.join(__all__)}.")
-    value = getattr(importlib.import_module(f"plait.{_HOME[name]}"), name)
+    homes = (importlib.import_module(f"plait.{home}") for home in _HOMES)
+    value = next(getattr(home, name) for home in homes if hasattr(home, name))
     globals()[name] = value
     return value
 

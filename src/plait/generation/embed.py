@@ -34,11 +34,13 @@ def embed(
 ) -> Tensor:
     """One vector for each text: ``(n, d_model)`` float32, in the order given. Padding and batch-mates change nothing.
 
-    ``texts``: a list of texts (or of token ids); a single text gives one row. ``pooling``: the ``mean`` over real
-    tokens, the first (``cls``) or the ``last``; ``None`` is what a sentence-transformers folder says, otherwise
-    ``last`` for a decoder and ``mean`` for everything else. ``normalize``: to length 1; ``None`` is what the folder
-    says, otherwise not. A text longer than the folder's limit, or than the architecture's, is cut to it; a special
-    token at its end stays.
+    ``texts``: a list of texts (or of token ids); a single text gives one row, an empty list ``(0, d_model)``.
+    ``pooling``: the ``mean`` over real tokens, the first (``cls``) or the ``last``; ``None`` is what a
+    sentence-transformers folder says, otherwise ``last`` for a decoder and ``mean`` for everything else.
+    ``normalize``: to length 1; ``None`` is what the folder says, otherwise not. A text longer than the folder's limit,
+    or than the architecture's, is cut to it; a special token at its end stays. ``GenerationError`` (a ``ValueError``),
+    before any work, for a pooling or a batch size that is none, and for a text that cannot be read: token ids outside
+    the vocabulary, text without a tokenizer, an empty text without a BOS token.
     """
     record = checkpoint.pooling
     kind = checkpoint.architecture.kind

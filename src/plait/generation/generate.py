@@ -64,7 +64,9 @@ def generate(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) ->
 def stream(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> Iterator[Piece]:
     """``generate`` for one prompt, a ``Piece`` as soon as each token is chosen; the texts join to ``Generation.text``.
 
-    What does not fit is refused at the call, not at the first piece. The iterator may be closed at any time.
+    What does not fit is refused at the call, as in ``generate``, and not at the first piece; a list of prompts is too.
+    One ``GenerationError`` alone can come later, between pieces: where what is banned leaves no token to choose. The
+    iterator may be closed at any time.
     """
     single, _, pieces = _begin(checkpoint, prompt, options)
     if not single:
