@@ -251,6 +251,14 @@ def test_ld17_a_wrong_shape_names_the_tensor_and_both_shapes(tmp_path: Path) -> 
         load(write_llama(tmp_path, tensors))
 
 
+def test_ld17_weights_are_no_whole_numbers(tmp_path: Path) -> None:
+    """As an int8 file whose scales are kept elsewhere has them."""
+    tensors = llama_tensors()
+    tensors["model.layers.0.mlp.up_proj.weight"] = torch.ones(24, 16, dtype=torch.int8)
+    with pytest.raises(ValueError, match=r"decoder\.layers\.0\.ffn\.up\.weight is stored as torch.int8"):
+        load(write_llama(tmp_path, tensors))
+
+
 def test_ld19_a_table_longer_than_the_tokenizer_keeps_its_rows(tmp_path: Path) -> None:
     tensors = llama_tensors()
     folder = write_llama(tmp_path / "a", tensors)

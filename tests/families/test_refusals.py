@@ -23,6 +23,8 @@ PARTS = [
     ("multi-head latent attention", {"model_type": "deepseek_v3", "kv_lora_rank": 512}),
     ("weights quantised in this format", {"model_type": "llama", "quantization_config": {"quant_method": "awq"}}),
     ("multimodal wrapper|image tower", {"model_type": "gemma3", "text_config": {}, "vision_config": {}}),
+    ("weights quantised in this format", {"model_type": "llama", "compression_config": {"format": "int"}}),
+    ("a second tower", {"model_type": "llama", "is_encoder_decoder": True}),
     ("cross-attention", {"model_type": "gpt2", "add_cross_attention": True}),
     ("a decoder built out of this encoder", {"model_type": "bert", "is_decoder": True}),
     ("divided by the layer's number", {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}),

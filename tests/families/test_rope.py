@@ -55,6 +55,13 @@ def test_po1_a_number_that_scaling_needs(kind: str) -> None:
         scaling({"rope_type": kind})
 
 
+@pytest.mark.parametrize("name", ["rope_parameters", "rope_scaling"])
+@pytest.mark.parametrize("value", ["linear", ["linear", 2.0]])
+def test_po1_what_is_no_table_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(FamilyError, match=f"{name}: .* is no table of parameters"):
+        family_for(WIDTH).architecture(WIDTH | {name: value})
+
+
 def test_original_lengths() -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0}
     assert scaling(yarn).original_max_length == 64  # max_position_embeddings

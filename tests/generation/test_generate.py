@@ -40,6 +40,11 @@ def test_ge1_the_callers_ends_may_be_an_int_or_a_list() -> None:
         generate(checkpoint(saying([4])), [2], end=[32])
 
 
+def test_ge1_an_end_that_a_small_vocabulary_does_not_have_ends_nothing() -> None:
+    done = generate(checkpoint(saying([4, 7, 1, 5]), DecodeRules(end=(50256, 1))), [2], max_new_tokens=9)
+    assert (done.tokens, done.finish) == ([4, 7, 1], "end")
+
+
 def test_ge2_ignored_ends_are_all_ignored() -> None:
     tokenizer = ToyTokenizer(["a"] * 8, eos=5)
     model = checkpoint(saying([1, 6, 5, 1, 6, 5, 4, 4]), ENDS, tokenizer)

@@ -82,7 +82,7 @@ BART = Family(
         "head.output.weight": "lm_head.weight",
         "head.output.bias": via("final_logits_bias", ROW),
     },
-    tied=True,
+    tied=None,  # the key asks for one table on both sides as well
     prefix="model.",
     aliases=dict.fromkeys(TABLES, "embedding.tokens.weight"),
     leftovers=(r"(encoder|decoder)\.version", r"shared\.weight"),  # shared, beside two tables that differ
@@ -91,7 +91,9 @@ BART = Family(
         "num_hidden_layers": "encoder_layers",
         "num_attention_heads": "encoder_attention_heads",
     },
-    ignored=frozenset({"normalize_embedding", "static_position_embeddings", "extra_pos_embeddings", "is_decoder"}),
+    ignored=frozenset(
+        "normalize_embedding static_position_embeddings extra_pos_embeddings is_decoder is_encoder_decoder".split()
+    ),
 )
 
 

@@ -36,7 +36,7 @@ class Family:
     ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out; without ``.weight``
     or ``.bias`` a rule is for both. The stored names stand under ``prefix``, but for the head's.
     ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out.
-    ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where the class does not heed that key.
+    ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where it is not about the head alone.
     ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
     ``older``: endings that older files spell differently.
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
@@ -234,11 +234,18 @@ class Family:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
         return binding
 
+    def _twice(self, architecture: Architecture) -> dict[str, str]:
+        """What a new file repeats: untied, a class that ties by default looks for every tensor by its own name."""
+        if architecture.head is None or architecture.tied or self.tied is False:
+            return {}
+        table = repeated(self.aliases, self._entries(architecture))
+        return {alias: name for name, places in table.items() for alias in places[1:]}
+
     def export(
         self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
     ) -> Iterator[tuple[str, Tensor]]:
         """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
-        layout = layout or Layout(prefix=self.prefix if architecture.head else "")
+        layout = layout or Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
         for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):
             tensor = entry.save([get(name) for name in entry.parts])
             yield layout.spell(entry.stored, self.prefix), tensor

@@ -23,7 +23,9 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "audio_config": ("an audio tower", (None,)),
     "text_config": ("a multimodal wrapper", (None,)),
     "quantization_config": ("weights quantised in this format", (None, {})),
+    "compression_config": ("weights quantised in this format", (None, {})),
     "is_decoder": ("a decoder built out of this encoder", (None, False)),
+    "is_encoder_decoder": ("a second tower", (None, False)),
     "add_cross_attention": ("cross-attention in a single tower", (None, False)),
     "position_embedding_type": ("these positions", (None, "absolute")),
     "scale_attn_by_inverse_layer_idx": ("scores divided by the layer's number", (None, False)),
@@ -79,7 +81,7 @@ INERT = frozenset(
     return_dict return_dict_in_generate output_hidden_states output_attentions output_scores output_past
     use_return_dict _attn_implementation attn_implementation _attn_implementation_autoset
     _attn_implementation_internal _experts_implementation _output_attentions tie_encoder_decoder
-    is_encoder_decoder cross_attention_hidden_size finetuning_task task_specific_params problem_type id2label
+    cross_attention_hidden_size finetuning_task task_specific_params problem_type id2label
     label2id num_labels _num_labels tokenizer_class prefix language mask_token_id sep_token_id cls_token_id
     unk_token_id attention_dropout hidden_dropout hidden_dropout_prob attention_probs_dropout_prob
     classifier_dropout classif_dropout resid_pdrop embd_pdrop attn_pdrop summary_first_dropout dropout

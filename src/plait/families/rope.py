@@ -73,7 +73,10 @@ class RopeSettings:
 
     def table(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of this rotation, wherever the config has them."""
-        new, old = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
+        new, old = (config.get(name) or {} for name in ("rope_parameters", "rope_scaling"))
+        for name, value in (("rope_parameters", new), ("rope_scaling", old)):
+            if not isinstance(value, Mapping):
+                raise FamilyError(f"{name}: {value!r} is no table of parameters.")
         if self.layer_type:
             return {**(new.get(self.layer_type) or {}), **(old if self.scaled else {})}
         table = old or new

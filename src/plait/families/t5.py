@@ -87,7 +87,7 @@ T5 = Family(
         "{tower}.norm": "{tower}.final_layer_norm",
         "head.output": "lm_head",
     },
-    tied=None,
+    tied=None,  # the key is about the scale of the logits
     aliases={f"{tower}.embed_tokens.weight": "embedding.tokens.weight" for tower in ("encoder", "decoder")},
     leftovers=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
     synonyms={
@@ -96,4 +96,5 @@ T5 = Family(
         "num_hidden_layers": "num_layers",
         "head_dim": "d_kv",
     },
+    ignored=frozenset({"is_encoder_decoder"}),
 )
