@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 from hypothesis import given
@@ -127,3 +129,28 @@ def test_in7_what_was_seen_does_not_change_later() -> None:
         kept = seen["embedding.output"].clone()
         model.embedding.tokens.weight.mul_(2)
     assert torch.equal(seen["embedding.output"], kept)
+
+
+def test_an_inner_stop_does_not_end_the_outer_block_nor_the_other_way_round() -> None:
+    model, tokens, reached = random_model(DECODER), random_tokens(1, 5), []
+    with watching(model, "decoder.layers.1.output", stop_after="decoder.layers.0.output"):
+        with watching(model, "embedding.output", stop_after="decoder.output"):
+            model(tokens)
+        reached.append("the outer block went on")
+    assert not reached
+    with watching(model, "decoder.output") as outer:
+        with watching(model, stop_after="embedding.output"):
+            model(tokens)
+        reached.append("the inner stop ended the inner block")
+        model(tokens)
+    assert reached and "decoder.output" in outer
+
+
+def test_a_pass_in_another_thread_is_neither_seen_nor_stopped() -> None:
+    model, tokens = random_model(DECODER), random_tokens(1, 5)
+    expected, got = model(tokens), []
+    with watching(model, "*", stop_after="embedding.output", change=lambda name, value: value * 0) as seen:
+        other = threading.Thread(target=lambda: got.append(model(tokens)))
+        other.start()
+        other.join()
+    assert len(got) == 1 and torch.equal(got[0], expected) and not seen

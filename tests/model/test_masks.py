@@ -6,8 +6,8 @@ import pytest
 import torch
 from tests.models import far, random_model, random_source, random_tokens
 
-from plait.architecture import Architecture, LayerType, Rope
-from plait.model import Cache, watching
+from plait.architecture import Architecture, Classification, LayerType, Rope
+from plait.model import Cache, pool, watching
 from plait.model.mask import place, visible
 
 SIZE = dict(vocab_size=32, d_model=16, n_heads=8, n_kv_heads=2, d_head=4, d_ff=20, norm="rmsnorm")
@@ -178,3 +178,57 @@ def test_a_causal_decoder_without_positions_does_know_the_order() -> None:
     architecture = ROPE.replace(position="none")
     model, tokens = random_model(architecture), torch.tensor([[3, 11, 7]])
     assert far(model(tokens.flip(1)), model(tokens).flip(1)) > 1e-3
+
+
+@decoders
+def test_a_mask_of_integers_is_a_mask_with_a_cache_too(architecture: Architecture) -> None:
+    model, tokens = random_model(architecture), random_tokens(2, 6)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1, 1]])
+    cache = Cache(architecture, 2, dtype=torch.float64)
+    parts = [model(tokens[:, :4], mask=mask[:, :4], cache=cache), model(tokens[:, 4:], mask=mask[:, 4:], cache=cache)]
+    assert far(torch.cat(parts, 1)[mask.bool()], model(tokens, mask=mask.bool())[mask.bool()]) < 1e-9
+
+
+def test_padding_inside_a_document_does_not_end_it() -> None:
+    model, tokens = random_model(LEARNED), random_tokens(1, 5)
+    holes = torch.tensor([[1, 1, 0, 1, 1, 2, 0]])
+    spread = torch.cat((tokens[:, :2], tokens[:, :1], tokens[:, 2:], tokens[:, :1]), 1)
+    assert far(model(spread, mask=holes)[0, [0, 1, 3, 4]], model(tokens[:, :4])[0]) < 1e-9
+
+
+@pytest.mark.parametrize(("mask", "words"), [([[2, 2, 1]], "must not fall"), ([[-1, 1, 1]], "is negative")])
+def test_documents_out_of_order_are_refused(mask: list[list[int]], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        random_model(ROPE)(random_tokens(1, 3), mask=torch.tensor(mask))
+
+
+def test_what_a_model_cannot_use_is_refused() -> None:
+    tokens = random_tokens(1, 3)
+    for architecture in (ROPE, ENCODER):
+        with pytest.raises(ValueError, match="for an encoder-decoder"):
+            random_model(architecture)(tokens, source_mask=torch.ones(1, 3, dtype=torch.bool))
+    with pytest.raises(ValueError, match="no table of types"):
+        random_model(ROPE)(tokens, token_types=torch.zeros_like(tokens))
+    typed = ENCODER.replace(token_types=2)
+    with pytest.raises(ValueError, match="there are 2 types"):
+        random_model(typed)(tokens, token_types=torch.full_like(tokens, 2))
+
+
+def test_a_pass_that_failed_leaves_an_encoder_decoders_cache_as_it_was() -> None:
+    model, cache, target = random_model(BOTH), Cache(BOTH, 1, dtype=torch.float64), torch.tensor([[1, 2]])
+    with pytest.raises(ValueError, match="the table has 32 rows"):
+        model(torch.tensor([[1, 40]]), source=torch.tensor([[5, 6, 7]]), cache=cache)
+    source = torch.tensor([[8, 9, 10, 11]])
+    assert far(model(target, source=source, cache=cache), model(target, source=source)) < 1e-9
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "last"])
+def test_a_class_is_named_from_the_whole_row_whatever_is_asked_of_the_last(pooling: str) -> None:
+    architecture = ENCODER.replace(head=Classification(labels=3, pooling=pooling))  # type: ignore[arg-type]
+    model, tokens = random_model(architecture), random_tokens(2, 4)
+    assert torch.equal(model(tokens, last_only=True), model(tokens))
+
+
+def test_a_mean_in_half_precision_does_not_leave_its_range() -> None:
+    x, real = torch.full((1, 3000, 2), 30.0, dtype=torch.float16), torch.ones(1, 3000, dtype=torch.bool)
+    assert pool(x, real, "mean").tolist() == pool(x, None, "mean").tolist() == [[30.0, 30.0]]

@@ -163,6 +163,15 @@ def test_a_scaling_by_length_is_chosen_once_for_a_row(kind: str) -> None:
     model(tokens[:, :3], cache=undeclared)
     with pytest.raises(ValueError, match="declare how long they will become"):
         model(tokens[:, 3:], cache=undeclared)
+    beyond = Cache(architecture, 1, dtype=torch.float64)
+    model(tokens[:, :9], cache=beyond)
+    if kind == "longrope":  # which stays with the long factors once past the length
+        assert far(model(tokens[:, 9:], cache=beyond), model(tokens)[:, 9:]) < 1e-9
+    else:
+        with pytest.raises(ValueError, match="past the original length of 8"):
+            model(tokens[:, 9:], cache=beyond)
+    with pytest.raises(ValueError, match="read packed documents one by one"):
+        model(tokens, mask=torch.tensor([[1] * 5 + [2] * 7]))
 
 
 def test_alibi_slopes_for_heads_that_are_no_power_of_two() -> None:

@@ -50,7 +50,7 @@ class Attention(Part):
 
     def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False) -> None:
         super().__init__()
-        self.n_heads, self.n_kv_heads, self.d_head = tower.n_heads, tower.n_kv_heads, tower.d_head
+        self.d_head, self.group = tower.d_head, tower.group
         self.scale, self.softcap, self.clip = tower.attention_scale, a.attention_softcap, a.qkv_clip
         wide, narrow = tower.n_heads * tower.d_head, tower.n_kv_heads * tower.d_head
         self.query = Linear(a.d_model, wide, bias=a.qkv_bias)
@@ -100,15 +100,14 @@ class Attention(Part):
                 attn_mask=sight.blend(),
                 is_causal=sight.square,
                 scale=self.scale,
-                enable_gqa=self.n_heads != self.n_kv_heads,
+                enable_gqa=self.group > 1,
             )
         return self.output(self.site("mix", mix).transpose(1, 2).flatten(2))
 
     def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """The same sum with scores and pattern in the open."""
-        group = self.n_heads // self.n_kv_heads
-        if group > 1:
-            keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+        if self.group > 1:
+            keys, values = keys.repeat_interleave(self.group, dim=1), values.repeat_interleave(self.group, dim=1)
         scores = queries @ keys.transpose(-1, -2) * self.scale  # b h q k
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)

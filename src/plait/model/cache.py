@@ -26,7 +26,8 @@ class Cache:
     """Grows as needed, or holds exactly ``capacity`` slots. With ``sliding`` a windowed layer drops what no window can
     see any more. ``total_lengths`` ``(b,)``: how long each row will become, which scalings that depend on length go by.
 
-    ``dtype`` and ``device`` hold until the first token; what is stored is what attention computes.
+    ``dtype`` and ``device`` hold until the first token; what is stored is what attention computes. Raises
+    ``ValueError`` for an encoder, and ``CacheFull`` later, when more tokens come than ``capacity``.
     """
 
     def __init__(
@@ -42,6 +43,10 @@ class Cache:
     ) -> None:
         if architecture.kind == "encoder":
             raise ValueError("an encoder reads its whole input at once; only a decoder takes a cache.")
+        if total_lengths is not None and total_lengths.shape != (batch,):
+            raise ValueError(
+                f"total_lengths: shape {tuple(total_lengths.shape)} does not fit {batch} rows; give ({batch},)."
+            )
         tower = architecture.tower("decoder")
         self.batch, self.capacity, self.dtype, self.device = batch, capacity, dtype, torch.device(device)
         self.total_lengths = total_lengths
@@ -78,22 +83,19 @@ class Cache:
 
     # A forward pass: begin, append for each layer, commit
 
-    def begin(self, new: Places, regular: bool) -> tuple[Places, Places]:
-        """Places for tokens that follow what is held: theirs, and those of every slot including them.
-
-        ``regular``: neither mask nor positions were given, so rows stay alike.
-        """
+    def begin(self, new: Places) -> tuple[Places, Places]:
+        """Places for tokens that follow what is held: theirs, and those of every slot including them."""
         n = new.order.shape[1]
         if self.capacity is not None and self.slots + n > self.capacity:
             raise CacheFull(f"cache: {self.slots} tokens and {n} more exceed its capacity of {self.capacity}.")
-        if regular and self.places is None:
+        if new.regular and self.places is None:
             return in_a_row(self.slots, n, new.order.device), in_a_row(0, self.slots + n, new.order.device)
         before = self.held()
         counted = self.lengths.unsqueeze(1)  # b 1
         positions = new.positions
-        if positions is new.order and self.slots:  # go on from the last real token's position
+        if new.counted and self.slots:  # go on from the last real token's position
             positions = positions + (self._last_position() + 1).unsqueeze(1)
-        later = Places(positions, new.order + counted, new.documents)
+        later = Places(positions, new.order + counted, new.documents, new.counted)
         return later, before.then(later)
 
     def _last_position(self) -> Tensor:
@@ -127,18 +129,18 @@ class Cache:
             room = self.capacity if self.capacity is not None else needed + max(needed, 64)
         return like.new_empty(like.shape[0], like.shape[1], room, like.shape[3])
 
-    def commit(self, places: Places, n: int, regular: bool) -> None:
-        """The tokens of this pass are part of the rows from now on."""
-        self.slots += n
-        if not (regular and self.places is None):
-            self.places = places
-        for layer, window in enumerate(self.windows):
-            if window is not None:
-                self._slide(layer, window)
+    def commit(self, places: Places, memory_places: Places | None) -> None:
+        """The tokens of this pass, of which ``places`` are the last, are part of the rows from now on."""
+        self.slots = places.order.shape[1]
+        self.places = None if places.regular else places
+        self.memory_places = memory_places
+        windowed = [(layer, window) for layer, window in enumerate(self.windows) if window is not None]
+        padding = self.slots - int(self.lengths.min()) if windowed and self.places is not None else 0
+        for layer, window in windowed:
+            self._slide(layer, window, padding)
 
-    def _slide(self, layer: int, window: int) -> None:
+    def _slide(self, layer: int, window: int, padding: int) -> None:
         """Drop the slots that no later query can see: all but the last w - 1 real ones and the padding there."""
-        padding = 0 if self.places is None else self.slots - int(self.lengths.min())
         drop = self.slots - (window - 1) - padding - self.starts[layer]
         if drop <= 0:
             return
@@ -156,6 +158,8 @@ class Cache:
         """Forget all but the first ``lengths`` real tokens of each row. ``ValueError`` where a window already dropped
         what would be needed again."""
         wanted = torch.as_tensor(lengths, device=self.device).expand(self.batch)
+        if wanted.is_floating_point():
+            raise ValueError(f"truncate: {wanted.tolist()} are not whole numbers of tokens.")
         if bool((wanted > self.lengths).any()) or bool((wanted < 0).any()):
             raise ValueError(f"truncate: rows hold {self.lengths.tolist()} tokens, not {wanted.tolist()}.")
         places, keep = self.held(), int(wanted.max())
@@ -167,7 +171,7 @@ class Cache:
         self.slots = slots
         if self.places is not None or bool((wanted != keep).any()):
             spread = (t.expand(self.batch, -1)[:, :slots] for t in (places.positions, places.order, kept.long()))
-            self.places = Places(*spread)
+            self.places = Places(*spread, counted=places.counted)
 
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` was, in everything held; rows may repeat or be left out."""
@@ -182,7 +186,8 @@ class Cache:
         def take_places(p: Places | None) -> Places | None:
             if p is None:
                 return None
-            return Places(take(p.positions), take(p.order), None if p.documents is None else take(p.documents))
+            documents = None if p.documents is None else take(p.documents)
+            return Places(take(p.positions), take(p.order), documents, p.counted)
 
         self._buffers = [take_pair(pair) for pair in self._buffers]
         self.memory = [take_pair(pair) for pair in self.memory]

@@ -49,7 +49,7 @@ class Embedding(Part):
         if types is not None and self.types is None:
             raise ValueError("token_types: this embedding has no table of types.")
         if self.types is not None:
-            x = x + (self.types.weight[0] if types is None else self.types(types.long()))
+            x = x + (self.types.weight[0] if types is None else self._look_up_types(self.types, types))
         x = x if self.norm is None else self.norm(x)
         x = x if self.projection is None else self.projection(x)
         return self.site("output", x)
@@ -61,4 +61,12 @@ class Embedding(Part):
             raise ValueError(
                 f"length: a row of {int(positions.max()) + 1} tokens is longer than the {self.max_length} there are "
                 "positions for."
+            ) from None
+
+    def _look_up_types(self, table: Table, types: Tensor) -> Tensor:
+        try:
+            return table(types.long())
+        except IndexError:
+            raise ValueError(
+                f"token_types: {int(types.min())} to {int(types.max())}, but there are {table.num_embeddings} types."
             ) from None

@@ -76,7 +76,8 @@ def pool(x: Tensor, real: Tensor | None, pooling: str) -> Tensor:
         return last_real(x, real)[:, 0]
     if pooling == "cls":
         return x[:, 0] if real is None else x[torch.arange(x.shape[0], device=x.device), real.int().argmax(1)]
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))  # a sum of many leaves half precision's range
     if real is None:
-        return x.mean(1)
-    weights = real.to(x.dtype).unsqueeze(-1)
-    return (x * weights).sum(1) / weights.sum(1).clamp(min=1)
+        return wide.mean(1).to(x.dtype)
+    total = wide.masked_fill(~real.unsqueeze(-1), 0.0).sum(1)
+    return (total / real.sum(1, keepdim=True).clamp(min=1)).to(x.dtype)

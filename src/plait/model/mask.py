@@ -17,12 +17,19 @@ class Places:
 
     ``positions``: what embeddings, rotations and biases count, possibly the caller's own. ``order``: the running count
     of real tokens, which causality and windows go by, so that padding on either side moves nothing. ``documents``: 0 is
-    padding, tokens of one number see each other; ``None`` is one document without padding.
+    padding, tokens of one number see each other; ``None`` is one document without padding. ``counted``: positions are
+    that count, not the caller's.
     """
 
     positions: Tensor
     order: Tensor
-    documents: Tensor | None
+    documents: Tensor | None = None
+    counted: bool = True
+
+    @property
+    def regular(self) -> bool:
+        """Whether every row is alike: no padding, and nobody's own positions."""
+        return self.documents is None and self.counted
 
     @property
     def real(self) -> Tensor | None:
@@ -34,26 +41,27 @@ class Places:
         if start == 0:
             return self
         documents = None if self.documents is None else self.documents[:, start:]
-        return Places(self.positions[:, start:], self.order[:, start:], documents)
+        return Places(self.positions[:, start:], self.order[:, start:], documents, self.counted)
 
     def then(self, later: Places) -> Places:
         """These places and the ``later`` ones behind them."""
 
         def join(a: Tensor, b: Tensor) -> Tensor:
-            rows = max(len(a), len(b))
+            rows = len(b) if len(a) == 1 else len(a)
             return torch.cat((a.expand(rows, -1), b.expand(rows, -1)), dim=1)
 
         documents = None
         if self.documents is not None or later.documents is not None:
             mine, theirs = (torch.ones_like(p.order) if p.documents is None else p.documents for p in (self, later))
             documents = join(mine, theirs)
-        return Places(join(self.positions, later.positions), join(self.order, later.order), documents)
+        counted = self.counted and later.counted
+        return Places(join(self.positions, later.positions), join(self.order, later.order), documents, counted)
 
 
 def in_a_row(start: int, n: int, device: torch.device) -> Places:
     """``n`` real tokens from ``start`` on, every row alike."""
     count = torch.arange(start, start + n, device=device).unsqueeze(0)
-    return Places(count, count, None)
+    return Places(count, count)
 
 
 def place(mask: Tensor | None, positions: Tensor | None, n: int, device: torch.device) -> Places:
@@ -65,12 +73,13 @@ def place(mask: Tensor | None, positions: Tensor | None, n: int, device: torch.d
         documents = mask.long()
         order = documents.ne(0).cumsum(1).sub(1).clamp(min=0)
         count = order
-        if mask.dtype != torch.bool and n:
-            begins = documents.ne(documents.roll(1, dims=1))
+        if mask.dtype != torch.bool:
+            document = documents.cummax(1).values  # padding inside a document does not end it
+            begins = document.ne(document.roll(1, dims=1))
             begins[:, 0] = True
             count = order - torch.where(begins, order, 0).cummax(1).values
         places = Places(count, order, documents)
-    return places if positions is None else replace(places, positions=positions)
+    return places if positions is None else replace(places, positions=positions, counted=False)
 
 
 def visible(queries: Places, keys: Places, *, causal: bool, window: int | None) -> Tensor | None:

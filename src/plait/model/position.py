@@ -27,8 +27,9 @@ def sinusoids(positions: Tensor, width: int, spec: Sinusoid) -> Tensor:
     """
     half = width // 2
     denominator = half if spec.denominator == "half" else half - 1
-    exponent = torch.arange(half, dtype=torch.float64, device=positions.device) / denominator
-    angle = positions.double().unsqueeze(-1) * 10000.0**-exponent
+    wide = torch.float32 if positions.device.type == "mps" else torch.float64  # which that device does not have
+    exponent = torch.arange(half, dtype=wide, device=positions.device) / denominator
+    angle = positions.to(wide).unsqueeze(-1) * 10000.0**-exponent
     sines, cosines = angle.sin(), angle.cos()
     if spec.layout == "interleaved":
         return torch.stack((sines, cosines), dim=-1).flatten(-2).float()
@@ -85,10 +86,10 @@ def inverse_frequencies(rope: Rope, dim: int, totals: Tensor) -> Tensor:
         short, long = (torch.tensor(f, device=totals.device) for f in (scaling.short_factor, scaling.long_factor))
         factors = torch.where(totals.unsqueeze(-1) > original, long, short)
         return 1.0 / (factors * rope.theta**exponent)
-    return (_llama3 if scaling.kind == "llama3" else _yarn)(rope, scaling, plain, dim, original)
+    return _llama3(scaling, plain, original) if scaling.kind == "llama3" else _yarn(rope, scaling, plain, dim, original)
 
 
-def _llama3(rope: Rope, scaling: RopeScaling, plain: Tensor, dim: int, original: int) -> Tensor:
+def _llama3(scaling: RopeScaling, plain: Tensor, original: int) -> Tensor:
     """Llama 3.1: long waves are slowed by the factor, short ones kept, between them a blend by wavelength."""
     wavelength = 2 * math.pi / plain
     kept = (original / wavelength - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Self
@@ -34,22 +35,35 @@ class Part(nn.Module):
 
     def watched(self, *names: str) -> bool:
         """Whether anybody looks at one of these sites, so that a fused operation must come apart."""
-        return self._watchers is not None and any(self._watchers.get(name) for name in names)
+        if self._watchers is None:
+            return False
+        return any(watcher.here for name in names for watcher in self._watchers.get(name, ()))
 
 
 class _Stop(Exception):  # noqa: N818 - a signal, not an error
     """Ends a forward pass once the last value that was asked for is there."""
 
 
+_PLACING = threading.Lock()
+
+
 class _Watcher:
     def __init__(self, name: str, seen: watching, keep: bool, stop: bool) -> None:
         self.name, self.seen, self.keep, self.stop = name, seen, keep, stop
+        self.thread = threading.get_ident()
+
+    @property
+    def here(self) -> bool:
+        """Whether this is the thread that watches; another's pass through the same model is not its business."""
+        return self.thread == threading.get_ident()
 
     def __call__(self, value: Tensor) -> Tensor:
+        if not self.here:
+            return value
         if self.keep:
             value = self.seen._see(self.name, value)
         if self.stop:
-            raise _Stop
+            raise _Stop(self.seen)
         return value
 
 
@@ -64,7 +78,7 @@ def site_names(model: nn.Module) -> dict[str, tuple[Part, str]]:
 
 
 class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watching(model, ...) as seen
-    """Watch sites of a model while the block runs; afterwards the model is bitwise as before.
+    """Watch sites of a model while the block runs, in this thread; afterwards the model is bitwise as before.
 
     ``patterns`` are site names, ``*`` for any part of one. ``seen[name]`` is a copy of the value last seen there.
     ``change(name, value)`` may return another value, which the forward pass goes on with. With ``gradients=True`` the
@@ -109,27 +123,30 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         return value
 
     def __enter__(self) -> Self:
-        for name in self._names | self._stops:
-            part, own = self._sites[name]
-            watcher = _Watcher(name, self, keep=name in self._names, stop=name in self._stops)
-            if part._watchers is None:
-                part._watchers = {}
-            part._watchers.setdefault(own, []).append(watcher)
-            self._placed.append((part, own, watcher))
+        if self._placed:
+            raise ValueError("this watching is under way; make another for another block.")
+        with _PLACING:
+            for name in self._names | self._stops:
+                part, own = self._sites[name]
+                watcher = _Watcher(name, self, keep=name in self._names, stop=name in self._stops)
+                watchers = part._watchers or {}
+                part._watchers = {
+                    **watchers,
+                    own: [*watchers.get(own, ()), watcher],
+                }  # a pass may be reading the old one
+                self._placed.append((part, own, watcher))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        for part, own, watcher in self._placed:
-            assert part._watchers is not None
-            part._watchers[own].remove(watcher)
-            if not part._watchers[own]:
-                del part._watchers[own]
-            if not part._watchers:
-                del part._watchers  # the class's None shows again
-        self._placed.clear()
-        return kind is _Stop
+        with _PLACING:
+            for part, own, watcher in self._placed:
+                watchers = part._watchers or {}
+                left = {**watchers, own: [other for other in watchers[own] if other is not watcher]}
+                part._watchers = {name: those for name, those in left.items() if those} or None
+            self._placed.clear()
+        return isinstance(error, _Stop) and error.args[0] is self
 
     def gradient(self, name: str) -> Tensor:
         """What ``backward`` left at a site that was watched with ``gradients=True``."""

@@ -7,11 +7,13 @@ source -> source_embedding -> encoder layers -> norm
 
 from __future__ import annotations
 
-import torch
+from typing import Any
+
 from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.model.cache import Cache
+from plait.model.checks import check_cached, check_documents, check_source, check_tokens, check_totals
 from plait.model.embedding import Embedding
 from plait.model.head import Head, last_real
 from plait.model.initialization import initialize
@@ -70,42 +72,55 @@ class Transformer(Part):
         Raises ``ValueError`` for shapes that do not fit, tokens outside the table, and rows longer than the positions
         there are.
         """
-        _check_tokens(
-            "tokens", tokens, mask=mask, positions=positions, token_types=None if source is not None else token_types
-        )
-        _check_cache(tokens, mask, cache)
-        places = place(mask, positions, tokens.shape[1], tokens.device)
-        if self.decoder is None:
-            if cache is not None or source is not None:
-                raise ValueError("cache, source: an encoder reads its whole input at once; it takes neither.")
-            hidden = self._encode(self.embedding, tokens, places, token_types)
-        else:
-            memory, memory_places = self._memory(source, source_mask, token_types, cache)
-            regular = mask is None and positions is None
-            places, held = cache.begin(places, regular) if cache is not None else (places, places)
-            types = None if self.encoder is not None else token_types  # an encoder's are its source's
-            x = self.embedding(tokens, places, types, self._token_table())
-            hidden = self.decoder(
-                x,
-                places,
-                held,
-                _totals(self.architecture, cache, held),
-                memory=memory,
-                memory_places=memory_places,
-                cache=cache,
-            )
-            if cache is not None:
-                cache.commit(held, tokens.shape[1], regular)
-        real = places.real
-        if last_only:
+        inputs = {"mask": mask, "token_types": token_types, "positions": positions, "cache": cache}
+        hidden, real = self._states(tokens, source=source, source_mask=source_mask, **inputs)
+        if last_only and (self.head is None or self.head.pooling is None):
             hidden, real = last_real(hidden, real), None
         if self.head is None:
             return hidden
         return self.site("logits", self.head(hidden, self._token_table().weight, real))
 
+    def states(self, tokens: Tensor, **inputs: Any) -> Tensor:
+        """The last hidden states ``(b, n, d_model)``, after the final norm, before any head; inputs as ``forward``."""
+        return self._states(tokens, **inputs)[0]
+
+    def _states(
+        self,
+        tokens: Tensor,
+        *,
+        mask: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        token_types: Tensor | None = None,
+        positions: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Hidden states, and which of them are of real tokens."""
+        own_types = None if self.source_embedding is not None else token_types
+        check_tokens("tokens", tokens, mask=mask, positions=positions, token_types=own_types)
+        check_source(self.architecture, source, source_mask, cache)
+        if cache is not None:
+            mask = check_cached(tokens, mask, cache)
+        check_documents(self.architecture, mask)
+        places = place(mask, positions, tokens.shape[1], tokens.device)
+        if self.decoder is None:
+            return self._encode(self.embedding, tokens, places, token_types), places.real
+        memory, memory_places = self._memory(source, source_mask, token_types, cache)
+        places, held = cache.begin(places) if cache is not None else (places, places)
+        totals = check_totals(self.architecture, cache, held)
+        x = self.embedding(tokens, places, own_types, self._token_table())
+        hidden = self.decoder(x, places, held, totals, memory=memory, memory_places=memory_places, cache=cache)
+        if cache is not None:
+            cache.commit(held, memory_places)
+        return hidden, places.real
+
     def encode(self, source: Tensor, mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
-        """The encoder's last hidden states, ``(b, m)`` -> ``(b, m, d_model)``."""
-        _check_tokens("source", source, mask=mask, token_types=token_types)
+        """The encoder's last hidden states, ``(b, m)`` -> ``(b, m, d_model)``; ``mask`` and ``token_types`` ``(b, m)``.
+
+        Raises ``ValueError`` for a decoder alone, and as ``forward`` does.
+        """
+        check_tokens("source", source, mask=mask, token_types=token_types)
+        check_documents(self.architecture, mask)
         embedding = self.embedding if self.source_embedding is None else self.source_embedding
         return self._encode(embedding, source, place(mask, None, source.shape[1], source.device), token_types)
 
@@ -120,67 +135,13 @@ class Transformer(Part):
         self, source: Tensor | None, source_mask: Tensor | None, token_types: Tensor | None, cache: Cache | None
     ) -> tuple[Tensor | None, Places | None]:
         """What the decoder attends to besides itself: just encoded, or remembered by the cache."""
-        if self.encoder is None:
-            if source is not None:
-                raise ValueError("source: a decoder alone has no encoder to read it.")
-            return None, None
         if source is None:
-            if source_mask is not None:
-                raise ValueError("source_mask: there is no source beside it.")
-            if cache is None or cache.memory_places is None:
-                raise ValueError(
-                    "source: an encoder-decoder needs the tokens to encode; a cache remembers them after one call."
-                )
-            return None, cache.memory_places
-        if cache is not None and cache.memory_places is not None:
-            raise ValueError("source: this cache already holds an encoded source; pass it once, at the first call.")
-        memory = self.encode(source, source_mask, token_types)
-        places = place(source_mask, None, source.shape[1], source.device)
+            return None, None if cache is None else cache.memory_places
         if cache is not None:
-            cache.memory_places = places
-        return memory, places
+            cache.memory = [None] * len(cache.memory)  # of a pass that failed
+        memory = self.encode(source, source_mask, token_types)
+        return memory, place(source_mask, None, source.shape[1], source.device)
 
     def _token_table(self) -> Table:
         assert self.embedding.tokens is not None
         return self.embedding.tokens
-
-
-def _totals(a: Architecture, cache: Cache | None, held: Places) -> Tensor:
-    """How long each row is declared to become, ``(b or 1,)``; without a declaration, how long it is."""
-    at_hand = row_lengths(held)
-    if cache is None:
-        return at_hand
-    if cache.total_lengths is not None:
-        return cache.total_lengths.to(at_hand.device)
-    scalings = (layer.rope.scaling for layer in a.tower("decoder").layers if layer.rope is not None)
-    limits = [s.original_max_length or 0 for s in scalings if s is not None and s.by_length]
-    if limits and cache.slots and int(at_hand.max()) > min(limits):
-        raise ValueError(
-            f"cache: rows grew to {int(at_hand.max())} tokens, past the original length of {limits[0]} that their "
-            "rotations were chosen for; declare how long they will become with Cache(total_lengths=...)."
-        )
-    return at_hand
-
-
-def _check_tokens(name: str, tokens: Tensor, **beside: Tensor | None) -> None:
-    """Tokens are whole numbers in rows; what stands beside them has one value for each."""
-    if tokens.ndim != 2 or tokens.is_floating_point() or tokens.dtype == torch.bool or tokens.shape[1] == 0:
-        got = f"{tokens.dtype} of {tuple(tokens.shape)}"
-        raise ValueError(f"{name}: expected integers of shape (batch, length), length at least 1, got {got}.")
-    for other, value in beside.items():
-        if value is None:
-            continue
-        if value.shape != tokens.shape:
-            raise ValueError(
-                f"{other}: shape {tuple(value.shape)} does not fit {name} of shape {tuple(tokens.shape)}; give one "
-                "value for each token (a mask of queries by keys is made from it)."
-            )
-        if value.is_floating_point():
-            raise ValueError(f"{other}: {value.dtype} is neither boolean nor whole numbers.")
-
-
-def _check_cache(tokens: Tensor, mask: Tensor | None, cache: Cache | None) -> None:
-    if cache is not None and len(tokens) != cache.batch:
-        raise ValueError(f"tokens: {len(tokens)} rows, but the cache was made for {cache.batch}.")
-    if cache is not None and mask is not None and mask.dtype != torch.bool and bool((mask > 1).any()):
-        raise ValueError("mask: packed documents are read in one pass, without a cache.")
