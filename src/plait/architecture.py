@@ -62,13 +62,18 @@ class RopeScaling:
                 f"rope.scaling.original_max_length: {self.kind!r} scaling needs the length that was trained on, a "
                 "positive integer."
             )
+        if self.original_max_length is not None and self.original_max_length < 2:
+            raise ArchitectureError(
+                f"rope.scaling.original_max_length: {self.original_max_length} is no length; give 2 or more."
+            )
         if self.factor <= 0:
             raise ArchitectureError(f"rope.scaling.factor: {self.factor} is not positive.")
         if self.kind == "longrope" and (self.short_factor is None or self.long_factor is None):
             raise ArchitectureError("rope.scaling: 'longrope' needs short_factor and long_factor, one number per pair.")
-        if self.kind == "llama3" and self.high_freq_factor == self.low_freq_factor:
+        if self.kind == "llama3" and self.high_freq_factor <= self.low_freq_factor:
             raise ArchitectureError(
-                f"rope.scaling.high_freq_factor: {self.high_freq_factor} equals low_freq_factor; it must be larger."
+                f"rope.scaling.high_freq_factor: {self.high_freq_factor} must exceed low_freq_factor, "
+                f"{self.low_freq_factor}."
             )
 
     @property
@@ -88,8 +93,8 @@ class Rope:
 
     def __post_init__(self) -> None:
         _check_types(self, "rope")
-        if self.theta <= 0:
-            raise ArchitectureError(f"rope.theta: {self.theta} is not positive.")
+        if self.theta <= 1:
+            raise ArchitectureError(f"rope.theta: {self.theta} must exceed 1, or no pair turns slower than the first.")
         if self.dim is not None and (self.dim < 2 or self.dim % 2):
             raise ArchitectureError(
                 f"rope.dim: {self.dim} dimensions cannot be paired; give an even number of at least 2."
@@ -173,6 +178,9 @@ class EncoderDifferences:
 
     def __post_init__(self) -> None:
         _check_types(self, "encoder")
+        for name, value in vars(self).items():
+            if value is not None and value <= 0:
+                raise ArchitectureError(f"encoder.{name}: {value} is not positive; leave it out to be as the decoder.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -336,7 +344,9 @@ class Architecture:
                 "max_length: learned positions need a table; give the longest row as a positive integer."
             )
         if self.position == "sinusoidal":
-            self._require("d_model", self.d_embedding % 2 == 0, "sinusoids need an even width")
+            self._require("d_embedding", self.d_embedding % 2 == 0, "sinusoids need an even width")
+            minus_one = self.sinusoid is not None and self.sinusoid.denominator == "half_minus_one"
+            self._require("d_embedding", self.d_embedding > 2 or not minus_one, "this denominator needs a width from 4")
         self._require(
             "sinusoid",
             (self.sinusoid is not None) == (self.position == "sinusoidal"),
@@ -370,6 +380,10 @@ class Architecture:
             not self.tied or self.d_embedding == self.d_model or self.head_transform is not None,
             "the table is d_embedding wide and the model d_model; a head_transform must bridge them",
         )
+        deepest = max(tower.n_layers for tower in self.towers)
+        self._require(
+            "layer_types", len(self.layer_types) <= deepest, f"there are {deepest} layers; give at most one for each"
+        )
         for tower in self.towers:
             self._check_tower(tower)
 
@@ -378,10 +392,6 @@ class Architecture:
             raise ArchitectureError(
                 f"n_kv_heads: {tower.n_kv_heads} does not divide the {tower.n_heads} heads of the {tower.name}; "
                 "choose a divisor."
-            )
-        if len(self.layer_types) > max(t.n_layers for t in self.towers):
-            raise ArchitectureError(
-                f"layer_types: {len(self.layer_types)} types for {tower.n_layers} layers; give at most one for each."
             )
         for layer in tower.layers:
             rope = layer.rope
@@ -494,7 +504,11 @@ class Architecture:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read ``to_json``; a key that stands twice is refused."""
-        return cls.from_dict(json.loads(text, object_pairs_hook=_refuse_twice))
+        try:
+            data = json.loads(text, object_pairs_hook=_refuse_twice)
+        except json.JSONDecodeError as error:
+            raise ArchitectureError(f"not JSON: {error}") from None
+        return cls.from_dict(data)
 
     def to_toml(self) -> str:
         """``to_dict`` as TOML."""
