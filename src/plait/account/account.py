@@ -188,8 +188,3 @@ def _work(work: Flops) -> dict[str, int]:
 def account(described: Architecture | Described) -> Account:
     """The account of an architecture, or of a checkpoint's or a model's."""
     return Account(described if isinstance(described, Architecture) else described.architecture)
-
-
-def difference(ours: Architecture | Described, theirs: Architecture | Described) -> dict[str, tuple[Any, Any]]:
-    """The knobs in which two models differ: ``{name: (ours, theirs)}``."""
-    return account(ours).architecture.difference(account(theirs).architecture)
