@@ -104,6 +104,16 @@ def test_verify_reports_every_law(forced: Path, capsys: Capture):
     }
 
 
+def test_verify_tries_rows_that_are_all_cut_to_one_length():
+    from plait.cli.laws import batched_is_single
+
+    short = plait.preset("vaswani-base").replace(vocab_size=20, d_model=8, n_heads=2, d_ff=16, max_length=3)
+    model = plait.Transformer(short).eval()
+    plait.initialize(model)
+    with torch.no_grad():
+        assert batched_is_single(model).holds
+
+
 def test_verify_fails_where_a_law_is_broken(tmp_path: Path, capsys: Capture):
     assert main(["verify", str(write_checkpoint(tmp_path, broken=True))]) == 1
     assert " no " in capsys.readouterr().out

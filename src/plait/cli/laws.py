@@ -17,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from plait.account import account
 from plait.architecture import Classification
 from plait.checkpoint import Checkpoint, SafetensorsSource, load, save
+from plait.generation.padding import padded
 from plait.model import Cache, Transformer, watching
 
 LENGTHS = (3, 9, 5)  # of the rows that are tried
@@ -93,25 +94,16 @@ def batched_is_single(model: Transformer) -> Law:
     singles = [model(**row) for row in inputs]
     pairs: list[tuple[Tensor, Tensor]] = []
     for side in ("left", "right"):
-        batch: dict[str, Tensor] = {}
+        batch: dict[str, Tensor | None] = {}
         for name, mask in (("tokens", "mask"), ("source", "source_mask")):
             if name in inputs[0]:
-                batch[name], batch[mask] = padded([row[name][0] for row in inputs], side)
+                ids = [row[name][0].tolist() for row in inputs]
+                batch[name], batch[mask] = padded(ids, torch.device("cpu"), side=side)
         together = model(**batch)
+        real = None if isinstance(model.architecture.head, Classification) else batch["mask"]
         for i, single in enumerate(singles):
-            real = together[i] if isinstance(model.architecture.head, Classification) else together[i][batch["mask"][i]]
-            pairs.append((real, single[0]))
+            pairs.append((together[i] if real is None else together[i][real[i]], single[0]))
     return compared("batched = single", pairs)
-
-
-def padded(ids: list[Tensor], side: str) -> tuple[Tensor, Tensor]:
-    """Rows ``(n,)`` of several lengths as one ``(b, longest)``, and which of it is real."""
-    longest = max(map(len, ids))
-    tokens, mask = torch.zeros(len(ids), longest, dtype=torch.long), torch.zeros(len(ids), longest, dtype=torch.bool)
-    for i, row in enumerate(ids):
-        place = slice(longest - len(row), None) if side == "left" else slice(len(row))
-        tokens[i, place], mask[i, place] = row, True
-    return tokens, mask
 
 
 def cached_is_uncached(model: Transformer) -> Law:
