@@ -6,13 +6,13 @@ neighbour leaves alone are not repeated: read a line together with the lines it 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from functools import cache
 from math import sqrt
 from typing import Any
 
 from plait.architecture import Architecture, LayerType, RelativeBias, Rope, RopeScaling, Sinusoid
+from plait.words import nearest
 
 
 class PresetError(ValueError):
@@ -383,8 +383,8 @@ def knobs(name: str) -> dict[str, Any]:
 def preset(name: str) -> Architecture:
     """The published architecture of that name; ``PresetError`` names the nearest where there is none."""
     if name not in RECIPES:
-        near = difflib.get_close_matches(name.lower(), RECIPES, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"the presets are {', '.join(RECIPES)}."
+        near = nearest(name, RECIPES)
+        hint = f"did you mean {near!r}?" if near else f"the presets are {', '.join(RECIPES)}."
         raise PresetError(f"{name!r}: there is no such preset; {hint}")
     return Architecture(**knobs(name))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import warnings
@@ -13,6 +12,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import plait
 from plait.cli.printing import error, notice
+from plait.words import nearest
 
 COMMANDS = {  # imported when called; a module of commands imports torch only inside its functions
     "account": "plait.cli.account:account",
@@ -48,8 +48,8 @@ def build() -> App:
         config: Annotated[Path | None, Parameter(help="A TOML file of defaults, a section for each command.")] = None,
     ) -> Any:
         if tokens and tokens[0].startswith("--"):  # cyclopts would call it an unknown command
-            near = difflib.get_close_matches(tokens[0], ("--config", "--help", "--version"), n=1)
-            raise CycloptsError(f"Unknown option: {tokens[0]}." + "".join(f" Did you mean {name}?" for name in near))
+            near = nearest(tokens[0], ("--config", "--help", "--version"))
+            raise CycloptsError(f"Unknown option: {tokens[0]}." + (f" Did you mean {near}?" if near else ""))
         if config is not None:
             from plait.cli.settings import read
 

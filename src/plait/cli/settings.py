@@ -9,12 +9,13 @@ What stands on the command line wins over the file.
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
+
+from plait.words import nearest
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -42,7 +43,7 @@ def _check_sections(settings: Mapping[str, Any], app: App, path: tuple[str, ...]
     for key, value in settings.items():
         where = (*path, key)
         if key not in commands:
-            raise ValueError(f"{'.'.join(where)}: there is no command of that name; {_nearest(key, commands)}.")
+            raise ValueError(f"{'.'.join(where)}: there is no command of that name; {_nearest(key, commands)}")
         if not isinstance(value, Mapping):
             raise ValueError(
                 f"{'.'.join(where)}: a section [{'.'.join(where)}] of options belongs here, not {value!r}."
@@ -64,15 +65,15 @@ def _check_options(settings: Mapping[str, Any], command: App, path: tuple[str, .
     for key, value in settings.items():
         where = ".".join((*path, key))
         if key.replace("-", "_") not in options:
-            raise ValueError(f"{where}: there is no such option; {_nearest(key, options)}.")
+            raise ValueError(f"{where}: there is no such option; {_nearest(key, options)}")
         hint = options[key.replace("-", "_")].hint
         if not _fits(value, hint):
             raise ValueError(f"{where}: {value!r} is not {_in_words(hint)}.")
 
 
 def _nearest(key: str, names: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key.replace("-", "_"), names, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?".removesuffix("?") if near else f"there are {', '.join(names)}"
+    near = nearest(key.replace("-", "_"), names)
+    return f"did you mean {near!r}?" if near else f"there are {', '.join(names)}."
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -15,6 +14,7 @@ from plait.generation.prompts import read_prompts
 from plait.generation.records import Finish, Generation, Piece
 from plait.generation.runner import ModelRunner, Runner
 from plait.generation.settings import check_ids, settle
+from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
@@ -105,8 +105,8 @@ def _begin(
     wishes: dict[str, Any] = dict(options)
     for name in wishes:
         if name not in Options.__annotations__:
-            near = difflib.get_close_matches(name, Options.__annotations__, n=1)
-            raise TypeError(f"{name}: there is no such option" + (f"; did you mean {near[0]!r}?" if near else "."))
+            near = nearest(name, Options.__annotations__)
+            raise TypeError(f"{name}: there is no such option" + (f"; did you mean {near!r}?" if near else "."))
     limits = {name: wishes.pop(name, None) for name in ("max_new_tokens", "max_length")}
     seed, specials = wishes.pop("seed", None), wishes.pop("specials", True)
     echo, alternatives, chunk = (
