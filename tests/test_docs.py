@@ -140,6 +140,22 @@ def test_paths_in_trees_and_text_exist():
             assert (ROOT / path).exists(), f"{page.name}: {path}"
 
 
+def test_the_tree_in_the_readme_names_every_place():
+    """What stands in the tree is there; each file and folder of src/plait is in it, and what tests have besides."""
+    (tree,) = [block.text for block in blocks(ROOT / "README.md") if block.text.startswith("src/plait/\n")]
+    folder, named = ROOT, set[Path]()
+    for line in tree.splitlines():
+        inner, name = re.findall(r"^( *)(\S+)", line)[0]
+        place = (folder if inner else ROOT) / name
+        assert place.exists(), name
+        folder = folder if inner else place
+        named.add(place)
+    source = {p for p in (ROOT / "src/plait").iterdir() if p.suffix in ("", ".py") and not p.name.startswith("__")}
+    mirrored = {ROOT / "tests" / p.name for p in source}
+    other = {p for p in (ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("__")} - mirrored
+    assert named == source | other | {ROOT / name for name in ("src/plait", "tests", "benchmarks", "docs")}
+
+
 def test_the_page_of_families_lists_them_all():
     from plait.families import FAMILIES
 
