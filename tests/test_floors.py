@@ -155,6 +155,15 @@ def test_the_model_names_no_family():
         assert not words(path.read_text()) & (names - free), f"{path.name} names a family"
 
 
+def test_checkpoints_name_no_family():
+    from plait.families import FAMILIES
+
+    names = {name for family in FAMILIES for name in family.model_types}
+    for path in sorted((SOURCE / "checkpoint").glob("*.py")):
+        free = {"gpt2"} if path.name == "loading.py" else set()  # the scheme that random weights are drawn by
+        assert not words(path.read_text()) & (names - free), f"{path.name} names a family: that is for its own file to say"
+
+
 def test_the_model_can_be_read_in_an_afternoon():
     lines = {path.name: code_lines(path.read_text()) for path in sorted((SOURCE / "model").glob("*.py"))}
     assert sum(lines.values()) <= 1200, lines

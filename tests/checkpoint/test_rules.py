@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plait.checkpoint import CheckpointError, DecodeRules
+from plait.checkpoint.opening import describe
 from plait.checkpoint.rules import generation_config, read_rules, rules_from_dict, rules_from_gguf
+from plait.families import FAMILIES, family_for
 
 
 @dataclass
@@ -18,7 +21,8 @@ class Words:
 
 
 def rules(config: dict[str, Any], generation: dict[str, Any] | None = None, words: Any = None) -> DecodeRules:
-    return read_rules(config, generation, words)
+    family = family_for(config)
+    return read_rules(config, generation, words, ids=family.ids, starts_with_pad=family.starts_with_pad)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,25 @@ def test_starts_of_encoder_decoders() -> None:
     assert rules({"model_type": "bart"}, {"decoder_start_token_id": 5}).start == 5
     assert rules({"model_type": "bart", "forced_eos_token_id": None}).forced_last is None
     assert rules({"model_type": "llama"}).start is None
+
+
+def test_a_family_says_what_its_class_assumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A family is one file: nothing else knows its ids and its tokenizer."""
+    from tests.text import making
+
+    bart = family_for({"model_type": "bart"})
+    ids = {"pad_token_id": 7, "eos_token_id": 8}
+    new = bart.relative("lexis", ids=ids, starts_with_pad=True, tokenizer="T5Tokenizer")
+    monkeypatch.setattr("plait.families.FAMILIES", (*FAMILIES, new))
+    making.write_json(tmp_path, "config.json", {"model_type": "lexis", "tie_word_embeddings": True})
+    assert describe(tmp_path).rules == DecodeRules(start=7, pad=7, end=(8,))
+    (tmp_path / "tokenizer.model").write_bytes(making.sentencepiece_model("unigram"))
+    tokenizer = describe(tmp_path).tokenizer
+    assert tokenizer is not None and tokenizer.id("<extra_id_0>") == len(tokenizer) - 1, "as T5's does"
+    native = {"model_type": "plait", "plait_format": 1, "family": "lexis", "architecture": {}}
+    making.write_json(tmp_path, "config.json", native)
+    tokenizer = describe(tmp_path).tokenizer
+    assert tokenizer is not None and tokenizer.id("<extra_id_0>") == len(tokenizer) - 1, "as before it was native"
 
 
 def test_every_number_is_read_from_the_generation_config() -> None:

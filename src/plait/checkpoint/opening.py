@@ -56,19 +56,25 @@ def open_checkpoint(path: Path, *, pickle: bool) -> Found:
 
 def describe(folder: Path, source: TensorSource | None = None, sentence: SentenceFolder | None = None) -> Found:
     """What a folder says beside its weights: config, family, tokenizer, decode rules."""
-    from plait.families import family_for
+    from plait.families import FAMILIES, family_for
     from plait.text import load_tokenizer
 
     config = read_json(folder / CONFIG)
     native = config.get("model_type") == MODEL_TYPE
     generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
-    tokenizer = load_tokenizer(folder)
+    family = None if native else family_for(config)
+    speller = family.name if family else config.get("family")
+    tokenizer = load_tokenizer(folder, next((f.tokenizer for f in FAMILIES if f.name == speller), None))
+    if family is None:
+        rules = native_rules(config)
+    else:
+        rules = read_rules(config, generation, tokenizer, ids=family.ids, starts_with_pad=family.starts_with_pad)
     return Found(
-        family=NATIVE if native else family_for(config),
+        family=family or NATIVE,
         config=config,
         source=source,
         tokenizer=tokenizer,
-        rules=native_rules(config) if native else read_rules(config, generation, tokenizer),
+        rules=rules,
         generation=generation,
         sentence=sentence,
     )

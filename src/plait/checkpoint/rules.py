@@ -78,52 +78,34 @@ _KEYS: dict[str, tuple[str, type]] = {
 }
 _IDS = ("start", "bos", "pad", "forced_first", "forced_last")
 
-# What the reference library's classes assume where neither file has the key
-_GEMMA = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 1}
-_CLASS_DEFAULTS: dict[str, dict[str, int]] = {
-    "gpt2": {"bos_token_id": 50256, "eos_token_id": 50256},
-    "llama": {"bos_token_id": 1, "eos_token_id": 2},
-    "mistral": {"bos_token_id": 1, "eos_token_id": 2},
-    "gemma": _GEMMA,
-    "gemma2": _GEMMA,
-    "gemma3_text": _GEMMA,
-    "gpt_neox": {"bos_token_id": 0, "eos_token_id": 2},
-    "bert": {"pad_token_id": 0},
-    "roberta": {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2},
-    "t5": {"pad_token_id": 0, "eos_token_id": 1},
-    "marian": {"pad_token_id": 58100, "eos_token_id": 0, "forced_eos_token_id": 0},
-    "bart": {
-        "bos_token_id": 0,
-        "pad_token_id": 1,
-        "eos_token_id": 2,
-        "decoder_start_token_id": 2,
-        "forced_eos_token_id": 2,
-    },
-}
-_STARTS_WITH_PAD = ("t5", "marian")
-
 
 def read_rules(
-    config: Mapping[str, Any], generation: Mapping[str, Any] | None, tokenizer: Tokenizer | None = None
+    config: Mapping[str, Any],
+    generation: Mapping[str, Any] | None,
+    tokenizer: Tokenizer | None = None,
+    *,
+    ids: Mapping[str, int],
+    starts_with_pad: bool = False,
 ) -> DecodeRules:
     """The rules of a folder. ``generation``: generation_config.json, ``None`` where there is none.
+
+    ``ids``: what the class that wrote the folder assumes; ``starts_with_pad``: whether its decoder begins so.
 
     Ids: the generation config's, else config.json's, else the class's. End ids: the union of all that is written. Other
     rules: the generation config's alone where there is one, as in the reference library. ``CheckpointError`` where a
     value is no id or number.
     """
-    kind = config.get("model_type", "")
     own = {**_present(config.get("text_config") or {}), **_present(config)}
     given = _present(generation or {})
-    assumed = {key: value for key, value in _CLASS_DEFAULTS.get(kind, {}).items() if key not in config}
-    ids = {**assumed, **own, **given}
+    assumed = {key: value for key, value in ids.items() if key not in config}
+    said = {**assumed, **own, **given}
     other = own if generation is None else given
     found: dict[str, Any] = {}
     for field, (key, expected) in _KEYS.items():
-        value = _checked(key, (ids if field in _IDS else other).get(key), expected)
+        value = _checked(key, (said if field in _IDS else other).get(key), expected)
         if value is not None:
             found[field] = value
-    if "start" not in found and kind in _STARTS_WITH_PAD and "pad" in found:
+    if "start" not in found and starts_with_pad and "pad" in found:
         found["start"] = found["pad"]
     written = [source["eos_token_id"] for source in (given, own) if "eos_token_id" in source]
     ends = [_id_list("eos_token_id", value) for value in written]

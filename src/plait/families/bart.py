@@ -94,6 +94,14 @@ BART = Family(
     ignored=frozenset(
         "normalize_embedding static_position_embeddings extra_pos_embeddings is_decoder is_encoder_decoder".split()
     ),
+    ids={
+        "bos_token_id": 0,
+        "pad_token_id": 1,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": 2,
+    },
+    tokenizer="BartTokenizer",
 )
 
 
@@ -125,4 +133,7 @@ MARIAN = BART.relative(
     leftovers=(r"(encoder|decoder)\.embed_positions\.weight", r"shared\.weight"),
     # The class's own pad and start are words that a smaller vocabulary does not have
     extra=lambda a: {"pad_token_id": a.vocab_size - 1, "decoder_start_token_id": a.vocab_size - 1},
+    ids={"eos_token_id": 0, "forced_eos_token_id": 0, "pad_token_id": 58100},
+    starts_with_pad=True,
+    tokenizer="MarianTokenizer",
 )

@@ -45,6 +45,8 @@ BERT = Family(
     live=frozenset({"cls.predictions.decoder.bias"}),  # the bias that is added, should an untied file have two
     older={"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"},
     leftovers=(r"embeddings\.position_ids", r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"),
+    ids={"pad_token_id": 0},
+    tokenizer="BertTokenizer",
 )
 
 ROBERTA = BERT.relative(
@@ -65,4 +67,6 @@ ROBERTA = BERT.relative(
     prefix="roberta.",
     aliases=dict.fromkeys(("lm_head.bias", "lm_head.decoder.bias"), "head.output.bias"),
     live=frozenset({"lm_head.decoder.bias"}),
+    ids={"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2},
+    tokenizer="RobertaTokenizer",
 )

@@ -42,6 +42,9 @@ class Family:
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
+    ``ids``: what the class assumes where neither JSON file has the key (``"eos_token_id"``).
+    ``starts_with_pad``: a decoder that no file tells its first token begins with the pad id.
+    ``tokenizer``: the tokenizer's class, for folders that do not name it.
     """
 
     name: str
@@ -59,6 +62,9 @@ class Family:
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
+    ids: Mapping[str, int] = field(default_factory=dict[str, int])
+    starts_with_pad: bool = False
+    tokenizer: str | None = None
 
     def relative(
         self,

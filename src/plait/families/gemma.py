@@ -35,6 +35,8 @@ GEMMA = LLAMA.relative(
     },
     tied=True,
     ignored=frozenset({"hidden_activation"}),
+    ids={"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 2},
+    tokenizer="GemmaTokenizer",
 )
 
 GEMMA2 = GEMMA.relative(

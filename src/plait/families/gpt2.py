@@ -41,4 +41,6 @@ GPT2 = Family(
         "num_attention_heads": "n_head",
         "num_hidden_layers": "n_layer",
     },
+    ids={"bos_token_id": 50256, "eos_token_id": 50256},
+    tokenizer="GPT2Tokenizer",
 )

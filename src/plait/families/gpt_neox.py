@@ -37,4 +37,6 @@ GPT_NEOX = Family(
     aliases={"lm_head.weight": "head.output.weight"},
     leftovers=(r"layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",),
     ignored=frozenset({"is_decoder", "rope_theta"}),
+    ids={"bos_token_id": 0, "eos_token_id": 2},
+    tokenizer="GPTNeoXTokenizer",
 )

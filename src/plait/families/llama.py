@@ -38,6 +38,8 @@ LLAMA = Family(
     },
     prefix="model.",
     leftovers=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq", r"rotary_emb\.inv_freq"),
+    ids={"bos_token_id": 1, "eos_token_id": 2},
+    tokenizer="LlamaTokenizer",
 )
 
 NO_BIAS = {"qkv_bias": False, "output_bias": False, "ffn_bias": False}

@@ -22,6 +22,8 @@ QWEN2 = LLAMA.relative(
             switch="use_sliding_window",
         ),
     },
+    ids={},
+    tokenizer="Qwen2Tokenizer",
 )
 
 QWEN3 = QWEN2.relative(

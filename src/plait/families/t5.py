@@ -97,4 +97,7 @@ T5 = Family(
         "head_dim": "d_kv",
     },
     ignored=frozenset({"is_encoder_decoder"}),
+    ids={"pad_token_id": 0, "eos_token_id": 1},
+    starts_with_pad=True,
+    tokenizer="T5Tokenizer",
 )

@@ -59,22 +59,3 @@ PIECES: dict[str, Convention] = {
 MARIAN: dict[str, Convention] = {
     "MarianTokenizer": Convention(names={"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}, after=("eos",)),
 }
-
-# config.json's model_type, for folders whose tokenizer_config.json does not name the class.
-CLASS_OF: dict[str, str] = {
-    "gpt2": "GPT2Tokenizer",
-    "gpt_neox": "GPTNeoXTokenizer",
-    "roberta": "RobertaTokenizer",
-    "bart": "BartTokenizer",
-    "qwen2": "Qwen2Tokenizer",
-    "qwen3": "Qwen2Tokenizer",
-    "bert": "BertTokenizer",
-    "t5": "T5Tokenizer",
-    "llama": "LlamaTokenizer",
-    "mistral": "LlamaTokenizer",
-    "gemma": "GemmaTokenizer",
-    "gemma2": "GemmaTokenizer",
-    "gemma3": "GemmaTokenizer",
-    "gemma3_text": "GemmaTokenizer",
-    "marian": "MarianTokenizer",
-}

@@ -35,8 +35,10 @@ FILES = (
 )
 
 
-def load_tokenizer(folder: str | Path) -> Tokenizer | None:
+def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | None:
     """The tokenizer of a folder, or None where it holds none.
+
+    ``usual``: the tokenizer's class (``"BertTokenizer"``) where the files do not name one.
 
     Read are ``tokenizer.json``; ``source.spm`` with ``target.spm`` and ``vocab.json`` (Marian); ``vocab.json`` with
     ``merges.txt`` (byte-level BPE); ``vocab.txt`` (WordPiece); ``spiece.model``, ``tokenizer.model`` or the only
@@ -45,14 +47,13 @@ def load_tokenizer(folder: str | Path) -> Tokenizer | None:
     folder = Path(folder)
     for names, read in _KINDS:
         if all((folder / name).is_file() for name in names):
-            return read(folder)
+            return read(Settings(folder, usual))
     models = sorted(folder.glob("*.model"))
-    return _pieces(models[0]) if len(models) == 1 else None
+    return _pieces(Settings(folder, usual), models[0].name) if len(models) == 1 else None
 
 
-def _tokenizer_json(folder: Path) -> Tokenizer:
-    settings = Settings(folder)
-    path = folder / "tokenizer.json"
+def _tokenizer_json(settings: Settings) -> Tokenizer:
+    path = settings.folder / "tokenizer.json"
     try:
         library = Library.from_file(str(path))
     except Exception as error:
@@ -60,8 +61,8 @@ def _tokenizer_json(folder: Path) -> Tokenizer:
     return _over_library(settings, library, settings.names())
 
 
-def _byte_level(folder: Path) -> Tokenizer:
-    settings = Settings(folder)
+def _byte_level(settings: Settings) -> Tokenizer:
+    folder = settings.folder
     vocab = _vocab(folder / "vocab.json")
     default = "RobertaTokenizer" if {"<s>", "</s>", "<mask>"} <= vocab.keys() else "GPT2Tokenizer"
     convention = settings.convention(BYTE_LEVEL, default, "vocab.json with merges.txt")
@@ -77,8 +78,8 @@ def _byte_level(folder: Path) -> Tokenizer:
     return _over_library(settings, library, names, convention)
 
 
-def _word_piece(folder: Path) -> Tokenizer:
-    settings = Settings(folder)
+def _word_piece(settings: Settings) -> Tokenizer:
+    folder = settings.folder
     convention = settings.convention(WORD_PIECE, "BertTokenizer", "vocab.txt")
     names = settings.names(convention.names)
     lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
@@ -127,10 +128,10 @@ def _over_library(
     )
 
 
-def _pieces(path: Path) -> Tokenizer:
-    settings = Settings(path.parent)
-    default = "T5Tokenizer" if path.name == "spiece.model" else "LlamaTokenizer"
-    convention = settings.convention(PIECES, default, path.name)
+def _pieces(settings: Settings, name: str) -> Tokenizer:
+    path = settings.folder / name
+    default = "T5Tokenizer" if name == "spiece.model" else "LlamaTokenizer"
+    convention = settings.convention(PIECES, default, name)
     model = path.read_bytes()
     names = settings.names(convention.names)
     template = settings.chat_template(names)
@@ -154,7 +155,7 @@ def _pieces(path: Path) -> Tokenizer:
     plain = {id for id, token in listed.items() if not token.special}
     return Tokenizer(
         segmenter=segmenter,
-        write=_writer(path.parent, path.name),
+        write=_writer(settings.folder, name),
         prefix=prefix,
         suffix=suffix,
         named=named,
@@ -163,8 +164,8 @@ def _pieces(path: Path) -> Tokenizer:
     )
 
 
-def _marian(folder: Path) -> Tokenizer:
-    settings = Settings(folder)
+def _marian(settings: Settings) -> Tokenizer:
+    folder = settings.folder
     convention = settings.convention(MARIAN, "MarianTokenizer", "source.spm with target.spm")
     names = settings.names(convention.names)
     vocab = _vocab(folder / "vocab.json")
@@ -209,11 +210,11 @@ def _writer(folder: Path, *more: str) -> Callable[[Path], None]:
     return write
 
 
-_KINDS: tuple[tuple[tuple[str, ...], Callable[[Path], Tokenizer]], ...] = (
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Settings], Tokenizer]], ...] = (
     (("tokenizer.json",), _tokenizer_json),
     (("source.spm", "target.spm", "vocab.json"), _marian),
     (("vocab.json", "merges.txt"), _byte_level),
     (("vocab.txt",), _word_piece),
-    (("spiece.model",), lambda folder: _pieces(folder / "spiece.model")),
-    (("tokenizer.model",), lambda folder: _pieces(folder / "tokenizer.model")),
+    (("spiece.model",), lambda settings: _pieces(settings, "spiece.model")),
+    (("tokenizer.model",), lambda settings: _pieces(settings, "tokenizer.model")),
 )

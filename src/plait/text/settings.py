@@ -11,17 +11,20 @@ from typing import Any
 from tokenizers import AddedToken
 
 from plait.text.chat_template import ChatTemplate
-from plait.text.conventions import CLASS_OF, ROLES, Convention
+from plait.text.conventions import ROLES, Convention
 from plait.text.error import TokenizerError
 
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
 class Settings:
-    """tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json of a folder."""
+    """tokenizer_config.json, special_tokens_map.json and added_tokens.json of a folder.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    ``usual``: the tokenizer class where they name none, without "Fast".
+    """
+
+    def __init__(self, folder: Path, usual: str | None = None) -> None:
+        self.folder, self.usual = folder, usual
         self.config = read_json(folder / "tokenizer_config.json")
         self._map = read_json(folder / "special_tokens_map.json")
 
@@ -30,8 +33,8 @@ class Settings:
         """The tokenizer class the files are for, without "Fast"; None where nothing says."""
         name = self.config.get("tokenizer_class")
         if name is None or name.startswith(("PreTrained", "TokenizersBackend")):
-            name = CLASS_OF.get(read_json(self.folder / "config.json").get("model_type", ""))
-        return None if name is None else name.removesuffix("Fast")
+            return self.usual
+        return name.removesuffix("Fast")
 
     def convention(self, table: Mapping[str, Convention], default: str, files: str) -> Convention:
         """The row of the folder's class; raises TokenizerError where plait does not have that class."""
