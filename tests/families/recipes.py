@@ -83,6 +83,11 @@ LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "origi
 PAIRS = 5  # in a head of 10
 
 
+def without(settings: dict[str, Any], *names: str) -> dict[str, Any]:
+    """``settings`` but for those that a class does not have: a foreign name would count as unread."""
+    return {name: value for name, value in settings.items() if name not in names}
+
+
 def llama(*lengths: int, rope: dict[str, Any] | None = None, **settings: Any) -> Recipe:
     if rope:
         settings["rope_parameters"] = rope
