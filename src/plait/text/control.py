@@ -1,6 +1,6 @@
 """Control strings in a user's text stay text: they are marked before a template renders, and told apart after.
 
-A template may trim what it is given, split it or join it to other text, so a mark is one private character, which occurs
+A template may trim what it is given, split it or join it to other text, so a mark is one private character that occurs
 nowhere in the user's values: one on either side of each control string in them, and one after a value's end that begins
 a control string, lest what follows complete it. What is rendered unmarked was written by the template. Not covered is a
 template that takes characters out of the middle of a text, and so spells what was not there: marks wherever a control

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer as Library
 from plait.text.byte_level import byte_level
 from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE, Convention
 from plait.text.error import TokenizerError
+from plait.text.files import TokenizerFiles, read_json
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
-from plait.text.settings import Settings, read_json
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, pieces_of_type
 
@@ -47,79 +47,79 @@ def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | 
     folder = Path(folder)
     for names, read in _KINDS:
         if all((folder / name).is_file() for name in names):
-            return read(Settings(folder, usual))
+            return read(TokenizerFiles(folder, usual))
     models = sorted(folder.glob("*.model"))
-    return _pieces(Settings(folder, usual), models[0].name) if len(models) == 1 else None
+    return _pieces(TokenizerFiles(folder, usual), models[0].name) if len(models) == 1 else None
 
 
-def _tokenizer_json(settings: Settings) -> Tokenizer:
-    path = settings.folder / "tokenizer.json"
+def _tokenizer_json(files: TokenizerFiles) -> Tokenizer:
+    path = files.folder / "tokenizer.json"
     try:
         library = Library.from_file(str(path))
     except Exception as error:
         raise TokenizerError(f"{path}: the tokenizers library cannot read it ({error}).") from None
-    return _over_library(settings, library, settings.names())
+    return _over_library(files, library, files.names())
 
 
-def _byte_level(settings: Settings) -> Tokenizer:
-    folder = settings.folder
+def _byte_level(files: TokenizerFiles) -> Tokenizer:
+    folder = files.folder
     vocab = _vocab(folder / "vocab.json")
     default = "RobertaTokenizer" if {"<s>", "</s>", "<mask>"} <= vocab.keys() else "GPT2Tokenizer"
-    convention = settings.convention(BYTE_LEVEL, default, "vocab.json with merges.txt")
+    convention = files.convention(BYTE_LEVEL, default, "vocab.json with merges.txt")
     lines = (folder / "merges.txt").read_text("utf-8").split("\n")
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
         raise TokenizerError(f"{folder / 'merges.txt'}: a line must be two tokens with a space between.")
-    names = settings.names(convention.names)
-    space = bool(settings.config.get("add_prefix_space", False))
+    names = files.names(convention.names)
+    space = bool(files.config.get("add_prefix_space", False))
     library = byte_level(vocab, [(left, right) for left, right in pairs], convention.pre, add_prefix_space=space)
     if convention.mask_takes_space and names.get("mask") in vocab:
         library.add_tokens([AddedToken(names["mask"], lstrip=True, special=True, normalized=False)])
-    return _over_library(settings, library, names, convention)
+    return _over_library(files, library, names, convention)
 
 
-def _word_piece(settings: Settings) -> Tokenizer:
-    folder = settings.folder
-    convention = settings.convention(WORD_PIECE, "BertTokenizer", "vocab.txt")
-    names = settings.names(convention.names)
+def _word_piece(files: TokenizerFiles) -> Tokenizer:
+    folder = files.folder
+    convention = files.convention(WORD_PIECE, "BertTokenizer", "vocab.txt")
+    names = files.names(convention.names)
     lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): id for id, line in enumerate(lines)}
     library = Library(models.WordPiece(vocab, unk_token=names["unk"], max_input_chars_per_word=100))
     library.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=bool(settings.config.get("tokenize_chinese_chars", True)),
-        strip_accents=settings.config.get("strip_accents"),
-        lowercase=bool(settings.config.get("do_lower_case", True)),
+        handle_chinese_chars=bool(files.config.get("tokenize_chinese_chars", True)),
+        strip_accents=files.config.get("strip_accents"),
+        lowercase=bool(files.config.get("do_lower_case", True)),
     )
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece(prefix="##", cleanup=False)
-    return _over_library(settings, library, names, convention)
+    return _over_library(files, library, names, convention)
 
 
 def _over_library(
-    settings: Settings, library: Library, names: Mapping[str, str], convention: Convention | None = None
+    files: TokenizerFiles, library: Library, names: Mapping[str, str], convention: Convention | None = None
 ) -> Tokenizer:
-    for id, token in settings.added().items():
+    for id, token in files.added().items():
         library.add_tokens([token])
         if library.token_to_id(token.content) != id:
             raise TokenizerError(
-                f"{settings.folder}: the added token {token.content!r} should have the id {id}, and the vocabulary "
+                f"{files.folder}: the added token {token.content!r} should have the id {id}, and the vocabulary "
                 f"gives it {library.token_to_id(token.content)}."
             )
     implied = (name for name in names.values() if library.token_to_id(name) is not None)
     known = {token.content for token in library.get_added_tokens_decoder().values()}
-    special = [name for name in dict.fromkeys((*implied, *settings.special_names())) if name not in known]
+    special = [name for name in dict.fromkeys((*implied, *files.special_names())) if name not in known]
     library.add_tokens([AddedToken(name, special=True, normalized=False) for name in special])
-    template = settings.chat_template(names)
+    template = files.chat_template(names)
     added = [token.content for token in library.get_added_tokens_decoder().values()]
     control = [name for name in added if template is not None and template.controls(name)]
     segmenter = LibrarySegmenter(library, control)
     named = {role: id for role, name in names.items() if (id := library.token_to_id(name)) is not None}
     # A tokenizer.json says itself what goes around a text, whatever add_bos_token says beside it.
-    prefix, suffix = settings.around(convention, named) if convention is not None else specials_of(library)
+    prefix, suffix = files.around(convention, named) if convention is not None else specials_of(library)
     return Tokenizer(
         segmenter=segmenter,
-        write=_writer(settings.folder),
+        write=_writer(files.folder),
         prefix=prefix,
         suffix=suffix,
         named=named,
@@ -128,17 +128,17 @@ def _over_library(
     )
 
 
-def _pieces(settings: Settings, name: str) -> Tokenizer:
-    path = settings.folder / name
+def _pieces(files: TokenizerFiles, name: str) -> Tokenizer:
+    path = files.folder / name
     default = "T5Tokenizer" if name == "spiece.model" else "LlamaTokenizer"
-    convention = settings.convention(PIECES, default, name)
+    convention = files.convention(PIECES, default, name)
     model = path.read_bytes()
-    names = settings.names(convention.names)
-    template = settings.chat_template(names)
-    listed = settings.added()
+    names = files.names(convention.names)
+    template = files.chat_template(names)
+    listed = files.added()
     control = [
         *names.values(),
-        *settings.special_names(),
+        *files.special_names(),
         *(token.content for token in listed.values() if token.special),
     ]
     if template is not None:
@@ -146,16 +146,16 @@ def _pieces(settings: Settings, name: str) -> Tokenizer:
     segmenter = PieceSegmenter(
         model,
         added={token.content: id for id, token in listed.items()},
-        sentinels=int(settings.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0,
+        sentinels=int(files.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0,
         control=control,
-        prefix_each=convention.prefix_each or bool(settings.config.get("legacy", False)),
+        prefix_each=convention.prefix_each or bool(files.config.get("legacy", False)),
     )
     named = {role: id for role, name in names.items() if (id := segmenter.id(name)) is not None}
-    prefix, suffix = settings.around(convention, named)
+    prefix, suffix = files.around(convention, named)
     plain = {id for id, token in listed.items() if not token.special}
     return Tokenizer(
         segmenter=segmenter,
-        write=_writer(settings.folder, name),
+        write=_writer(files.folder, name),
         prefix=prefix,
         suffix=suffix,
         named=named,
@@ -164,17 +164,17 @@ def _pieces(settings: Settings, name: str) -> Tokenizer:
     )
 
 
-def _marian(settings: Settings) -> Tokenizer:
-    folder = settings.folder
-    convention = settings.convention(MARIAN, "MarianTokenizer", "source.spm with target.spm")
-    names = settings.names(convention.names)
+def _marian(files: TokenizerFiles) -> Tokenizer:
+    folder = files.folder
+    convention = files.convention(MARIAN, "MarianTokenizer", "source.spm with target.spm")
+    names = files.names(convention.names)
     vocab = _vocab(folder / "vocab.json")
-    special = [*names.values(), *settings.special_names()]
+    special = [*names.values(), *files.special_names()]
 
     def side(name: str, vocab: Mapping[str, int], target: Tokenizer | None = None) -> Tokenizer:
         model = (folder / name).read_bytes()
         named = {role: vocab[token] for role, token in names.items() if token in vocab}
-        prefix, suffix = settings.around(convention, named)
+        prefix, suffix = files.around(convention, named)
         return Tokenizer(
             segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special),
             write=_writer(folder),
@@ -210,11 +210,11 @@ def _writer(folder: Path, *more: str) -> Callable[[Path], None]:
     return write
 
 
-_KINDS: tuple[tuple[tuple[str, ...], Callable[[Settings], Tokenizer]], ...] = (
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[TokenizerFiles], Tokenizer]], ...] = (
     (("tokenizer.json",), _tokenizer_json),
     (("source.spm", "target.spm", "vocab.json"), _marian),
     (("vocab.json", "merges.txt"), _byte_level),
     (("vocab.txt",), _word_piece),
-    (("spiece.model",), lambda settings: _pieces(settings, "spiece.model")),
-    (("tokenizer.model",), lambda settings: _pieces(settings, "tokenizer.model")),
+    (("spiece.model",), lambda files: _pieces(files, "spiece.model")),
+    (("tokenizer.model",), lambda files: _pieces(files, "tokenizer.model")),
 )

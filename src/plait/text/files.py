@@ -17,7 +17,7 @@ from plait.text.error import TokenizerError
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
-class Settings:
+class TokenizerFiles:
     """tokenizer_config.json, special_tokens_map.json and added_tokens.json of a folder.
 
     ``usual``: the tokenizer class where they name none, without "Fast".
