@@ -161,7 +161,7 @@ def test_checkpoints_name_no_family():
     names = {name for family in FAMILIES for name in family.model_types}
     for path in sorted((SOURCE / "checkpoint").glob("*.py")):
         free = {"gpt2"} if path.name == "loading.py" else set()  # the scheme that random weights are drawn by
-        assert not words(path.read_text()) & (names - free), f"{path.name} names a family: that is for its own file to say"
+        assert not words(path.read_text()) & (names - free), f"{path.name} names a family, which has a file of its own"
 
 
 def test_the_model_can_be_read_in_an_afternoon():
