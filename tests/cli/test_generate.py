@@ -118,13 +118,14 @@ def test_an_interrupt_ends_the_answer_and_not_the_chat(forced: Path, capsys: Cap
     assert output(capsys, "chat", forced) == "half\nhalf\n"
 
 
-def test_text_is_flushed_as_it_comes(forced: Path):
+def test_text_is_flushed_as_it_comes():
     """A reader of the pipe sees the first character while the command still runs."""
     code = (
-        "import plait.generation as g, itertools, sys, time; from plait.cli import main\n"
-        "P = type('P', (), {'text': 'x'})\n"
-        "g.stream = lambda *a, **o: (P() for _ in itertools.count() if time.sleep(0.05) is None)\n"
-        f"sys.exit(main(['generate', {str(forced)!r}, 'a']))"
+        "import itertools, sys, time, types; from plait.cli import main, models\n"
+        "models.Loading.open = lambda self, model: None\n"  # no torch, whose import takes longer than all the rest
+        "pieces = (types.SimpleNamespace(text='x') for _ in itertools.count() if time.sleep(0.05) is None)\n"
+        "sys.modules['plait.generation'] = types.SimpleNamespace(stream=lambda *given, **options: pieces)\n"
+        "sys.exit(main(['generate', 'x', 'a']))"
     )
     running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None and running.stdout.read(1) == b"x"
