@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.strategies import architectures, over_grid
 
 from plait.architecture import (
     Architecture,
@@ -20,6 +19,7 @@ from plait.architecture import (
     RopeScaling,
     Sinusoid,
 )
+from tests.strategies import architectures, over_grid
 
 PLAIN: dict[str, Any] = dict(vocab_size=32, d_model=16, n_heads=4, d_ff=32, n_decoder_layers=4)
 LENGTH = {"original_max_length": 8}

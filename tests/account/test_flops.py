@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import architectures, over_grid
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -15,6 +14,7 @@ from plait.account import Flops, account
 from plait.architecture import Architecture
 from plait.model import Cache, Transformer
 from plait.presets import preset
+from tests.strategies import architectures, over_grid
 
 BATCH, LENGTH, SOURCE = 2, 7, 5
 

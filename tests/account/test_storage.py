@@ -4,12 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.strategies import architectures, over_grid
 
 from plait.account import account
 from plait.architecture import Architecture, LayerType
 from plait.model import Cache, Transformer
 from plait.presets import preset
+from tests.strategies import architectures, over_grid
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

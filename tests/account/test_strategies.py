@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 from hypothesis import given
-from tests.strategies import FIELDS, GRID, architectures, values_of
 
 from plait import architecture as vocabulary
 from plait.architecture import Architecture, Rope
+from tests.strategies import FIELDS, GRID, architectures, values_of
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,13 @@
 
 import torch
 from hypothesis import given
-from tests.strategies import architectures, over_grid
 
 from plait.account import account
 from plait.account.tensors import multiplies, part_of
 from plait.model import Transformer
 from plait.parameters import parameters
 from plait.presets import PRESETS
+from tests.strategies import architectures, over_grid
 
 
 def live(architecture):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.checkpoint.making import HEAD, llama_tensors, logits, read_folder, same_tensors, snapshot, write_llama
 from torch import Tensor
 
 from plait.checkpoint import CheckpointError, DecodeRules, load, save
+from tests.checkpoint.making import HEAD, llama_tensors, logits, read_folder, same_tensors, snapshot, write_llama
 
 gguf = pytest.importorskip("gguf")
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.checkpoint.making import llama_tensors, logits, write_llama, write_shards
 
 from plait.checkpoint import CheckpointError, PlaitNotice, load
 from plait.checkpoint.hub import is_hub_name
+from tests.checkpoint.making import llama_tensors, logits, write_llama, write_shards
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 

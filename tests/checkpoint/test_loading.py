@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+
+from plait.architecture import Architecture
+from plait.checkpoint import Checkpoint, CheckpointError, PlaitNotice, load, save
+from plait.checkpoint.resizing import resize
 from tests.checkpoint.making import (
     CONFIG,
     EMBED,
@@ -18,10 +22,6 @@ from tests.checkpoint.making import (
     write_llama,
     write_shards,
 )
-
-from plait.architecture import Architecture
-from plait.checkpoint import Checkpoint, CheckpointError, PlaitNotice, load, save
-from plait.checkpoint.resizing import resize
 
 TINY = Architecture(vocab_size=20, d_model=8, n_heads=2, d_ff=12, n_decoder_layers=1, position="rope")
 

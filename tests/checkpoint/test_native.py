@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.checkpoint.making import llama_tensors, logits, read_folder, same_tensors, snapshot, write_llama
 
 from plait.architecture import Architecture, Classification, EncoderDifferences, LayerType, RelativeBias, Rope
 from plait.checkpoint import CheckpointError, DecodeRules, load, save
+from tests.checkpoint.making import llama_tensors, logits, read_folder, same_tensors, snapshot, write_llama
 
 SIZE = {"vocab_size": 20, "d_model": 8, "n_heads": 2, "d_ff": 12}
 SHAPES = {

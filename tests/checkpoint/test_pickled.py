@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.checkpoint.making import llama_tensors, same_tensors, write_config
 
 from plait.checkpoint import CheckpointError, load, open_folder
+from tests.checkpoint.making import llama_tensors, same_tensors, write_config
 
 
 class _Marks:

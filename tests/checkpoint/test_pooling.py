@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.checkpoint.making import logits, snapshot, write_llama
 
 from plait.checkpoint import CheckpointError, SentencePooling, load, save
 from plait.checkpoint.pooling import read_sentence_folder, sentence_files
+from tests.checkpoint.making import logits, snapshot, write_llama
 
 KIND = "sentence_transformers.models."
 

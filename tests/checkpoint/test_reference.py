@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.checkpoint.making import read_folder, same_tensors
 
 from plait.checkpoint import load, save
+from tests.checkpoint.making import read_folder, same_tensors
 
 SIZE = {"vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6, "intermediate_size": 20}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
-from tests.checkpoint.making import llama_tensors, same_tensors, write_llama, write_shards
 
 from plait.checkpoint import CheckpointError, PlaitNotice, SafetensorsSource, TensorSource, load, open_folder
+from tests.checkpoint.making import llama_tensors, same_tensors, write_llama, write_shards
 
 
 def test_a_source_is_lazy_mapped_and_exact(tmp_path: Path) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+
+from plait.checkpoint import CheckpointError, PlaitNotice, load, save
+from plait.checkpoint.replacing import whole_folder
 from tests.checkpoint.making import (
     HEAD,
     llama_tensors,
@@ -21,9 +24,6 @@ from tests.checkpoint.making import (
     write_llama,
     write_shards,
 )
-
-from plait.checkpoint import CheckpointError, PlaitNotice, load, save
-from plait.checkpoint.replacing import whole_folder
 
 INDEX = "model.safetensors.index.json"
 

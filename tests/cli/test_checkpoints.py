@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.cli.forced import END, write_checkpoint
 
 import plait
 from plait.cli.commands import main
+from tests.cli.forced import END, write_checkpoint
 
 Capture = pytest.CaptureFixture[str]
 

@@ -84,9 +84,8 @@ def test_notices_are_one_plain_line_on_stderr(tmp_path: Path, capsys: pytest.Cap
     """Of the beams that the checkpoint asks for, for one; whatever the message, and without Python's own frame."""
     from dataclasses import replace
 
-    from tests.cli.forced import write_checkpoint
-
     import plait
+    from tests.cli.forced import write_checkpoint
 
     known = plait.load(write_checkpoint(tmp_path))
     asking = plait.save(replace(known, rules=replace(known.rules, beams=4)), tmp_path / "asking")

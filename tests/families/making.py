@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from tests.families.recipes import RECIPES, Recipe
 from torch import Tensor
 
 from plait.families import Family, family_for
+from tests.families.recipes import RECIPES, Recipe
 
 
 def build(reference: ModuleType, recipe: Recipe | str, seed: int = 0) -> Any:

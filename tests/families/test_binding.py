@@ -5,11 +5,11 @@ from types import ModuleType
 
 import pytest
 import torch
-from tests.families.making import checkpoint, opened
 from torch import Tensor
 
 from plait.families import FAMILIES, FamilyError, family_for
 from plait.families.binding import alternatives
+from tests.families.making import checkpoint, opened
 
 
 def back(config: dict, stored: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.families.making import checkpoint, opened
 from torch import Tensor
 
 from plait.families import FamilyError
 from plait.families.gguf import DIALECTS, gguf_family, recognised
 from plait.model import Transformer
 from plait.parameters import parameters
+from tests.families.making import checkpoint, opened
 
 NAMES = {
     "model.embed_tokens": "token_embd",

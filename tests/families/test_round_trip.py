@@ -5,13 +5,13 @@ from types import ModuleType
 
 import pytest
 import torch
-from tests.families.making import build, checkpoint, opened, read, write
-from tests.families.recipes import RECIPES
 
 from plait.architecture import EncoderDifferences
 from plait.families import FAMILIES, FamilyError, family_for
 from plait.parameters import parameters
 from plait.presets import PRESETS, preset
+from tests.families.making import build, checkpoint, opened, read, write
+from tests.families.recipes import RECIPES
 
 ALL = pytest.mark.parametrize("recipe", RECIPES)
 

@@ -6,10 +6,10 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.families.recipes import RECIPES
 
 from plait.architecture import Architecture, LayerType, Rope
 from plait.families import FAMILIES, FamilyError, family_for
+from tests.families.recipes import RECIPES
 
 
 def read(config: dict[str, Any]) -> Architecture:

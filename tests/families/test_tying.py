@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.families.making import opened
 from torch import Tensor
 
 from plait.families import FamilyError, family_for
 from plait.parameters import parameters
+from tests.families.making import opened
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama",

@@ -8,6 +8,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+
+from plait.architecture import Architecture, LayerType, Rope, RopeScaling
+from plait.checkpoint.rules import DecodeRules
+from plait.generation import ModelRunner, generate
+from plait.generation.decode import Request, decode
+from plait.generation.settings import Settings
+from plait.model import Cache, Transformer
+from plait.model.cache import CacheFull
 from tests.generation.making import (
     DECODERS,
     ROPE,
@@ -19,14 +27,6 @@ from tests.generation.making import (
     same,
     saying,
 )
-
-from plait.architecture import Architecture, LayerType, Rope, RopeScaling
-from plait.checkpoint.rules import DecodeRules
-from plait.generation import ModelRunner, generate
-from plait.generation.decode import Request, decode
-from plait.generation.settings import Settings
-from plait.model import Cache, Transformer
-from plait.model.cache import CacheFull
 
 GREEDY = Settings()
 PROMPTS = [[5, 6, 7], [9], [1, 2, 3, 4, 5, 6, 7, 8]]

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tests.generation.making import ENCODER, ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model
 
 from plait.generation import GenerationError, embed
 from plait.model import pool
+from tests.generation.making import ENCODER, ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model
 
 KINDS = {"encoder": ENCODER, "masked": ENCODER.replace(head="masked"), "decoder": ROPE, "encoder-decoder": TRANSLATOR}
 TEXTS = [[5, 6, 7], [9], [1, 2, 3, 4, 5, 6, 7, 8], [11, 12, 13]]

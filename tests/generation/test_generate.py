@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.generation.making import ROPE, Scripted, ToyTokenizer, checkpoint, random_model, same, saying
 
 from plait.checkpoint import DecodeRules, PlaitNotice
 from plait.generation import Generation, GenerationError, Piece, generate, stream
+from tests.generation.making import ROPE, Scripted, ToyTokenizer, checkpoint, random_model, same, saying
 
 ENDS = DecodeRules(end=(1, 6))
 

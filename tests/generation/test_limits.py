@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.generation.making import ROPE, TRANSLATOR, checkpoint, random_model, saying
 
 from plait.checkpoint.rules import DecodeRules
 from plait.generation import GenerationError, generate, stream
 from plait.generation.limits import UNBOUNDED, new_tokens
+from tests.generation.making import ROPE, TRANSLATOR, checkpoint, random_model, saying
 
 NONE = DecodeRules()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.generation.making import ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model, same
 
 from plait.checkpoint.rules import DecodeRules
 from plait.generation import GenerationError, embed, generate
+from tests.generation.making import ROPE, TRANSLATOR, ToyTokenizer, checkpoint, random_model, same
 
 PIECES = ["<s>", "</s>", "a", "b", " ", "ab"]
 TOKENIZER = ToyTokenizer(PIECES, bos=0, eos=1)

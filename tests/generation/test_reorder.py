@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.generation.making import DECODERS, TRANSLATOR, random_model
 
 from plait.generation import ModelRunner
+from tests.generation.making import DECODERS, TRANSLATOR, random_model
 
 
 def grow(name: str, seed: int, orders: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.generation.making import DECODERS, checkpoint, random_model
 
 from plait.generation import GenerationError, generate
 from plait.generation.rules import (
@@ -24,6 +23,7 @@ from plait.generation.rules import (
 )
 from plait.generation.sampling import narrow
 from plait.generation.settings import Settings
+from tests.generation.making import DECODERS, checkpoint, random_model
 
 INF = math.inf
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.generation.making import ROPE, checkpoint, saying
 
 from plait.generation import Generation, generate, stream
 from plait.text import Tokenizer, load_tokenizer
+from tests.generation.making import ROPE, checkpoint, saying
 
 TEXT = "Hello 각 👩‍👩‍👧, naïve END of"
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models import far, random_model, random_source, random_tokens
-from tests.strategies import NAMED_GRID, architectures, over_grid
 from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.model import Cache, Transformer
+from tests.models import far, random_model, random_source, random_tokens
+from tests.strategies import NAMED_GRID, architectures, over_grid
 
 NEAR = 1e-9
 LENGTHS = (9, 4, 1)

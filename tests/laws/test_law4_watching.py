@@ -7,11 +7,11 @@ import threading
 import pytest
 import torch
 from hypothesis import given
-from tests.models import far, random_model, random_source, random_tokens
-from tests.strategies import architectures, over_grid
 
 from plait.architecture import Architecture
 from plait.model import Part, Transformer, site_names, watching
+from tests.models import far, random_model, random_source, random_tokens
+from tests.strategies import architectures, over_grid
 
 
 def check_watching(architecture: Architecture) -> None:

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from tests.models import random_tokens
 
 from plait.architecture import Architecture, RelativeBias
 from plait.model import Transformer, initialize
 from plait.model.initialization import SPREADS
+from tests.models import random_tokens
 
 WIDE = dict(vocab_size=500, d_model=256, n_heads=4, d_ff=1024, max_length=64)
 PRESET = {

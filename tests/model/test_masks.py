@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.models import far, random_model, random_source, random_tokens
 
 from plait.architecture import Architecture, Classification, LayerType, Rope
 from plait.model import Cache, pool, watching
 from plait.model.mask import place, visible
+from tests.models import far, random_model, random_source, random_tokens
 
 SIZE = dict(vocab_size=32, d_model=16, n_heads=8, n_kv_heads=2, d_head=4, d_ff=20, norm="rmsnorm")
 LEARNED = Architecture(**SIZE, n_decoder_layers=2, position="learned", max_length=40)

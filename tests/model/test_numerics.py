@@ -6,13 +6,13 @@ import math
 
 import pytest
 import torch
-from tests.models import far, random_model, random_tokens
 from torch import nn
 
 from plait.architecture import Architecture
 from plait.model import Transformer, initialize, watching
 from plait.model.feedforward import ACTIVATIONS
 from plait.model.norm import Norm, Slots
+from tests.models import far, random_model, random_tokens
 
 SIZE = dict(vocab_size=32, d_model=4, n_heads=2, d_ff=8, n_decoder_layers=1, norm_eps=0.0)
 

@@ -6,11 +6,11 @@ import math
 
 import pytest
 import torch
-from tests.models import far, random_model, random_tokens
 
 from plait.architecture import Architecture, ArchitectureError, Rope, RopeScaling, Sinusoid
 from plait.model import Cache
 from plait.model.position import Rotation, alibi_slopes, inverse_frequencies, sinusoids
+from tests.models import far, random_model, random_tokens
 
 SIZE = dict(vocab_size=32, d_model=16, n_heads=8, n_kv_heads=2, d_head=4, d_ff=20, n_decoder_layers=2)
 LEARNED = Architecture(**SIZE, position="learned", max_length=8)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.families.making import build
-from tests.families.recipes import RECIPES
-from tests.models import far
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import plait
+from tests.families.making import build
+from tests.families.recipes import RECIPES
+from tests.models import far
 
 CASES = [(name, length) for name, recipe in RECIPES.items() for length in recipe.lengths]
 cases = pytest.mark.parametrize(("name", "length"), CASES, ids=[f"{name}-{length}" for name, length in CASES])

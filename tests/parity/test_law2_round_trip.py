@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 import torch
 from safetensors import safe_open
+
+import plait
+from plait.architecture import Architecture
 from tests.families.making import build
 from tests.families.recipes import RECIPES
 from tests.models import far, random_model, random_source, random_tokens
 from tests.strategies import over_grid
-
-import plait
-from plait.architecture import Architecture
 
 
 def stored(folder: Path) -> dict[str, bytes]:

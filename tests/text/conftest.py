@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.text import making
 
 from plait.text import Tokenizer, load_tokenizer, tokenizer_from_gguf
+from tests.text import making
 
 
 def _made(kind: str, folder: Path) -> Tokenizer | None:

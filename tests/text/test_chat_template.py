@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.text import making
 
 from plait.text import ChatTemplate, Limits, TokenizerError
+from tests.text import making
 
 MESSAGES = [
     {"role": "system", "content": "Be brief."},

@@ -11,9 +11,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from tests.text import making
 
 from plait.text import Tokenizer, TokenizerError, load_tokenizer
+from tests.text import making
 
 TEXTS = [
     "",

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import sentencepiece
-from tests.text import making
 from tokenizers import Regex, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from plait.checkpoint import GGUFSource
 from plait.text import Tokenizer, TokenizerError, load_tokenizer, tokenizer_from_gguf
+from tests.text import making
 
 TEXTS = [
     "",

@@ -10,11 +10,11 @@ import unicodedata
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.text import making
 from tokenizers import Tokenizer as Library
 
 from plait.text import Tokenizer, TokenizerError, load_tokenizer, tokenizer_from_gguf
 from plait.text.library import LibrarySegmenter, specials_of
+from tests.text import making
 
 ROUND = ("byte-level", "metaspace", "llama", "gguf-gpt2", "gguf-llama")  # what they decode is what was encoded
 
