@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -96,6 +97,20 @@ def test_weights_beyond_the_limit_are_spread_over_shards(tmp_path: Path) -> None
     assert torch.equal(logits(load(folder)), logits(load(tmp_path / "a")))
     with pytest.raises(CheckpointError, match="max_shard_bytes: 0 holds nothing"):
         save(load(folder), tmp_path / "c", max_shard_bytes=0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+@pytest.mark.parametrize("umask", [0o022, 0o002, 0o077])
+def test_every_file_has_the_mode_that_the_umask_grants(tmp_path: Path, umask: int) -> None:
+    checkpoint = load(write_llama(tmp_path / "a"))
+    before = os.umask(umask)
+    try:
+        one, many = save(checkpoint, tmp_path / "b"), save(checkpoint, tmp_path / "c", max_shard_bytes=5000)
+    finally:
+        os.umask(before)
+    files = [*one.iterdir(), *many.iterdir()]
+    assert len(files) > 5
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o666 & ~umask}
 
 
 def test_an_existing_folder_is_refused_unless_told(tmp_path: Path) -> None:

@@ -57,7 +57,10 @@ def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str
             tensor = tensor.clone()
         seen.add(tensor.data_ptr())
         whole[name] = tensor
+    path.touch()
+    mode = path.stat().st_mode  # what the umask grants any new file; the library's own is its owner's alone
     try:
         save_file(whole, path, metadata=dict(metadata))
+        path.chmod(mode)
     except SafetensorError as error:
         raise OSError(f"{path}: could not be written ({error}).") from None
