@@ -154,3 +154,12 @@ def test_a_pass_in_another_thread_is_neither_seen_nor_stopped() -> None:
         other.start()
         other.join()
     assert len(got) == 1 and torch.equal(got[0], expected) and not seen
+
+
+def test_a_change_of_another_shape_and_a_watch_of_nothing_are_refused() -> None:
+    model, tokens = random_model(DECODER), random_tokens(1, 5)
+    with pytest.raises(ValueError, match=r"attention.pattern: .* \(1, 6, 5, 5\), and was changed to \(1, 1, 5, 5\)"):
+        with watching(model, "decoder.layers.0.attention.pattern", change=lambda name, value: value[:, :1]):
+            model(tokens)
+    with pytest.raises(ValueError, match="needs the names of sites"):
+        watching(model)

@@ -85,7 +85,7 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
     values stay in the graph and ``seen.gradient(name)`` is what ``backward`` left there. ``stop_after`` ends the block,
     quietly, once that site was seen: nothing behind it is computed.
 
-    Raises ``ValueError`` where a pattern matches no site.
+    Raises ``ValueError`` where a pattern matches no site, and where a changed value has another shape.
     """
 
     def __init__(
@@ -96,6 +96,8 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         gradients: bool = False,
         stop_after: str | None = None,
     ) -> None:
+        if not patterns and stop_after is None:
+            raise ValueError("watching needs the names of sites, as in 'decoder.layers.*.output'; '*' is all of them.")
         self._sites = site_names(model)
         self._names = {name for pattern in patterns for name in self._match(pattern)}
         self._stops = set(self._match(stop_after)) if stop_after else set[str]()
@@ -113,6 +115,10 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
     def _see(self, name: str, value: Tensor) -> Tensor:
         if self._change is not None:
             changed = self._change(name, value)
+            if changed is not None and changed.shape != value.shape:
+                raise ValueError(
+                    f"{name}: the value there has shape {tuple(value.shape)}, and was changed to {tuple(changed.shape)}."
+                )
             value = value if changed is None else changed
         if self._gradients:
             value = value if value.requires_grad else value.detach().requires_grad_()
