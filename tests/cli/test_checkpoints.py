@@ -44,6 +44,26 @@ def test_embed_gives_a_vector_for_each_line(end: str, forced: Path, capsys: Capt
     assert [row["text"] for row in found] == ["a\u2028b\u0085c", "d\x0ce\x1cf", "g"]
 
 
+def test_a_dash_among_texts_keeps_its_place(forced: Path, capsys: Capture):
+    for texts in (["ab", "-", "c"], ["-", "c"], ["--", "c", "-"]):
+        found = json.loads(output(capsys, "embed", forced, "--format", "json", *texts))
+        texts = [text for text in texts if text != "--"]
+        assert [row["text"] for row in found] == texts
+        expected = plait.embed(plait.load(forced), texts)
+        torch.testing.assert_close(torch.tensor([row["embedding"] for row in found]), expected)
+
+
+def test_a_dash_is_a_query(forced: Path, capsys: Capture):
+    found = json.loads(output(capsys, "embed", forced, "--query", "-", "ab", "-", "--format", "json"))
+    assert found[0]["text"] == "-" and found[0]["cosine"] == pytest.approx(1, abs=1e-5)
+
+
+def test_a_single_dash_is_standard_input(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ab\nc\n"))
+    found = json.loads(output(capsys, "embed", forced, "-", "--format", "json"))
+    assert [row["text"] for row in found] == ["ab", "c"]
+
+
 def test_embed_of_nothing_is_nothing(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert output(capsys, "embed", forced) == ""

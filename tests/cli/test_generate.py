@@ -58,6 +58,16 @@ def test_json_is_the_generation(forced: Path, capsys: Capture):
     assert found["tokens"][0] == ord("c") and len(found["logprobs"]) == len(found["tokens"])
 
 
+def test_a_dash_is_a_stop(forced: Path, capsys: Capture):
+    assert output(capsys, "generate", forced, "+", "--max-new-tokens", 4) == ",-./\n"
+    assert output(capsys, "generate", forced, "+", "--stop", "-") == ",\n"
+
+
+def test_a_dash_where_a_number_belongs_is_shown_as_it_was_given(forced: Path, capsys: Capture):
+    assert main(["generate", str(forced), "a", "--top-k", "-"]) == 2
+    assert '"-"' in capsys.readouterr().err
+
+
 def test_sampling_options_arrive(forced: Path, capsys: Capture):
     options = ["--temperature", 50, "--max-new-tokens", 8]
     texts = [output(capsys, "generate", forced, "a", *options, "--seed", seed) for seed in (1, 1, 2)]

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 import plait
+from plait.cli import dash
 from plait.cli.printing import error, notice
 from plait.words import nearest
 
@@ -54,9 +55,8 @@ def build() -> App:
             from plait.cli.settings import read
 
             app.config = (read(config, app),)
-        if "-" in tokens and "--" not in tokens:  # cyclopts takes it for an option; it is always the last argument
-            tokens = (*(token for token in tokens if token != "-"), "--", "-")
-        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        command, bound, _ = app.parse_args(dash.hidden(tokens), exit_on_error=False, print_error=False)
+        return command(*dash.shown(bound.args), **dash.shown(bound.kwargs))
 
     return app
 
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         mistake.verbose = False
-        error(f"{mistake} See {' '.join(['plait', *(mistake.command_chain or ())])} --help.")
+        error(f"{dash.named(str(mistake))} See {' '.join(['plait', *(mistake.command_chain or ())])} --help.")
         return USAGE
     except (ValueError, OSError) as mistake:  # what plait, the files and the network say about what they were given
         if debug:

@@ -29,7 +29,7 @@ def embed(
     model
         A folder, a .gguf file, a hub name, or package:NAME.
     texts
-        The texts; without any, or with -, the lines of standard input.
+        The texts; without any, or with - alone, the lines of standard input.
     query
         The text that the others are compared with.
     pooling
