@@ -356,9 +356,20 @@ def test_a_source_that_is_none(source: str, message: str) -> None:
         load(source)
 
 
-def test_a_revision_belongs_to_hub_names(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="revision: it belongs to hub names, but .* is a path here; write 'hub:"):
-        load(write_llama(tmp_path), revision="main")
+def test_an_empty_name_is_not_the_folder_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_llama(tmp_path))
+    with pytest.raises(CheckpointError, match=r"source: the name is empty; give a folder.*'\.' is here"):
+        load("")
+    assert load(".").architecture.d_model == 16
+
+
+def test_a_revision_belongs_to_hub_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What to write instead is told only where the hub could have such a name: see also test_hub."""
+    monkeypatch.chdir(tmp_path)
+    write_llama(tmp_path / "smollm2")
+    for path in ("smollm2", "./smollm2", str(tmp_path / "smollm2")):
+        with pytest.raises(CheckpointError, match=f"belongs to hub names, but '{path}' is a path here\\.$"):
+            load(path, revision="main")
 
 
 def test_a_file_of_another_kind(tmp_path: Path) -> None:

@@ -111,11 +111,12 @@ def locate(
     from plait.presets import PRESETS, preset
 
     text, path = os.fspath(source), Path(source).expanduser()
+    if not text:
+        raise CheckpointError("source: the name is empty; give a folder, a file or a hub name ('.' is here).")
     if path.exists():
         if revision is not None:
-            raise CheckpointError(
-                f"revision: it belongs to hub names, but {text!r} is a path here; write 'hub:{text}' to mean the hub's."
-            )
+            advice = f"; write 'hub:{text}' to mean the hub's" if is_hub_name(text) else ""
+            raise CheckpointError(f"revision: it belongs to hub names, but {text!r} is a path here{advice}.")
         return path
     if text in PRESETS and isinstance(source, str):
         _check_random(random, f"the preset {text!r}")
