@@ -54,6 +54,16 @@ def test_leftovers_are_kept_by_reference_and_written_back(tmp_path: Path) -> Non
     assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), tensors)
 
 
+def test_leftovers_that_another_dialect_cannot_hold_are_named(tmp_path: Path) -> None:
+    names = [f"model.layers.{i}.self_attn.rotary_emb.inv_freq" for i in range(2)]
+    tensors = llama_tensors() | {name: torch.rand(1) for name in names}
+    checkpoint = load(write_llama(tmp_path / "a", tensors))
+    with pytest.warns(PlaitNotice, match=f"dialect 'plait' has no place for {', '.join(names)}, which came along"):
+        native = save(checkpoint, tmp_path / "b", dialect="plait")
+    assert torch.equal(logits(load(native)), logits(checkpoint))
+    save(load(native), tmp_path / "c")  # nothing more to lose
+
+
 def test_a_changed_weight_is_the_only_one_that_changes(tmp_path: Path) -> None:
     before = llama_tensors(dtype=torch.bfloat16)
     checkpoint = load(write_llama(tmp_path / "a", before))

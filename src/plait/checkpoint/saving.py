@@ -29,6 +29,7 @@ from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
 from plait.checkpoint.rules import DecodeRules, generation_config
 from plait.checkpoint.shards import write_shards
+from plait.families.binding import few
 from plait.words import nearest
 
 HF = "hf"
@@ -65,6 +66,8 @@ def save(
     _check_target(target, overwrite)
     family, config, same = _dialect(checkpoint, dialect)
     written = _Writing(checkpoint, family, same)
+    if lost := written.lost():
+        notice(f"{target}: dialect {family.name!r} has no place for {few(lost)}, which came along unused; not written.")
     with whole_folder(target, replaces=_own_files(target) if overwrite else ()) as new:
         inner, beside = _sentence(checkpoint)
         place = new / inner
@@ -208,6 +211,11 @@ class _Writing:
             for name in binding.leftovers:
                 if name not in self.aliases:
                     yield name, self.layout.source.read(name)
+
+    def lost(self) -> tuple[str, ...]:
+        """What came along unused, and cannot in another dialect. GGUF's leftovers are read as settings."""
+        kept = self.layout.binding
+        return () if kept is None or self.same or self.layout.gguf else tuple(kept.leftovers)
 
     def types(self) -> set[torch.dtype]:
         """The types that parameters are written in."""
