@@ -225,6 +225,14 @@ def test_on_the_meta_device_no_tensor_is_read(tmp_path: Path) -> None:
     assert all(value.is_meta for value in checkpoint.model.parameters())
 
 
+@pytest.mark.parametrize("wrong", ["gpu", "cuda:99", "", torch.device("cuda", 99)])
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(CheckpointError, match=f"device: '{wrong}' is not one of those here, cpu, .*meta"):
+        load(tmp_path / "nowhere", device=wrong)
+    with pytest.raises(CheckpointError, match="is not one of those here"):
+        load(TINY, random=True, device=wrong)
+
+
 @pytest.mark.parametrize("wrong", ["int8", "float", "f32", torch.int64, torch.float8_e4m3fn])
 def test_ld15_a_type_that_is_none_is_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(CheckpointError, match="is not one of 'stored', 'float32'"):

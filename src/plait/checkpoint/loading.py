@@ -52,7 +52,7 @@ def load(
     Raises ``CheckpointError``, or the ``ValueError`` of the part that refuses (``FamilyError``, ``ArchitectureError``,
     ``TokenizerError``), before anything is computed.
     """
-    wanted, place = as_dtype(dtype), torch.device(device)
+    wanted, place = as_dtype(dtype), as_device(device)
     if isinstance(source, Architecture):
         _check_random(random, "an Architecture")
         return _drawn(source, random, seed, wanted, place)
@@ -101,6 +101,18 @@ def as_dtype(dtype: str | torch.dtype) -> torch.dtype | None:
     if found is None or found not in DTYPES.values():
         raise CheckpointError(f"dtype: {dtype!r} is not one of 'stored', {', '.join(map(repr, DTYPES))}.")
     return found
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """A device that can hold a tensor here; ``CheckpointError`` naming those that can where it cannot."""
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError):  # no such word; not built in; not there
+        graphics = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        there = ["cpu", *graphics, *(["mps"] if torch.backends.mps.is_available() else []), "meta"]
+        raise CheckpointError(f"device: {str(device)!r} is not one of those here, {', '.join(there)}.") from None
+    return place
 
 
 def locate(
