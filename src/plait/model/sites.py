@@ -116,9 +116,8 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         if self._change is not None:
             changed = self._change(name, value)
             if changed is not None and changed.shape != value.shape:
-                raise ValueError(
-                    f"{name}: the value there has shape {tuple(value.shape)}, and was changed to {tuple(changed.shape)}."
-                )
+                was, now = tuple(value.shape), tuple(changed.shape)
+                raise ValueError(f"{name}: the value there has shape {was}, and was changed to {now}.")
             value = value if changed is None else changed
         if self._gradients:
             value = value if value.requires_grad else value.detach().requires_grad_()
