@@ -25,7 +25,7 @@ import plait
 
 ROOT = Path(__file__).parent.parent
 sys.path.append(str(ROOT / ".reference"))
-NEW, PROMPT, PREFILL = 64, 32, 512
+NEW, PROMPT, PREFILL = 24, 32, 512
 
 
 def inside(package: str, pattern: str) -> Path:
@@ -110,7 +110,8 @@ def main() -> None:
             middle = statistics.median(ratios)
             print(
                 f"{name:24}{statistics.median(mine):9.3f}s{statistics.median(other):11.3f}s{middle:8.2f}"
-                f"   {ratios[0]:.2f} to {ratios[-1]:.2f}"
+                f"   {ratios[0]:.2f} to {ratios[-1]:.2f}",
+                flush=True,
             )
 
 
