@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,15 @@ def test_failures_are_one_sentence_on_stderr_and_exit_1(capsys: pytest.CaptureFi
     assert out == "" and err.startswith("plait: ") and err.count("\n") == 1 and "Traceback" not in err
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99", "meta", ""])
+def test_a_device_that_is_not_there_is_answered_with_those_that_are(
+    device: str, forced: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["generate", str(forced), "a", "--device", device]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and repr(device) in err and "there is cpu" in err
+
+
 @pytest.mark.filterwarnings("default")
 def test_notices_are_one_plain_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     """Of the beams that the checkpoint asks for, for one; whatever the message, and without Python's own frame."""
@@ -109,6 +119,16 @@ def test_a_closed_pipe_is_quiet():
     done = subprocess.run([sys.executable, "-m", "plait", "presets"], stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     assert done.stderr == "" and done.returncode == 141
+
+
+def test_a_closed_output_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """As Python starts under ``plait presets >&-``."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        assert main(["presets"]) == 0
+        sys.stdout.close()
+    assert capsys.readouterr().err == ""
 
 
 def test_an_interrupt_is_quiet():

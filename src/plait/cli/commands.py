@@ -68,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     debug = bool(os.environ.get("PLAIT_DEBUG"))
     tokens = sys.argv[1:] if arguments is None else arguments
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # closed by the caller, who wants no text: the work is still done
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: notice(str(message))

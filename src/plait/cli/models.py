@@ -41,19 +41,31 @@ class Loading:
     offline: bool = False
     random: bool = False
 
-    def open(self, model: str) -> Checkpoint:
-        """The checkpoint that MODEL names; what is wrong with it is a ``ValueError`` or ``OSError``."""
+    def open(self, model: str, *, weights: bool = True) -> Checkpoint:
+        """The checkpoint that MODEL names, or all but its ``weights``; a ``ValueError`` or ``OSError`` says no."""
         with working(f"loading {model}"):
             from plait.checkpoint import load
 
             return load(
                 locate(model),
                 dtype=self.dtype,
-                device=self.device,
+                device=present(self.device) if weights else "meta",
                 revision=self.revision,
                 offline=self.offline,
                 random=self.random,
             )
+
+
+def present(device: str) -> str:
+    """The device, if this machine has it; ``ValueError`` names those there are."""
+    import torch
+
+    found = ["cpu", *(["mps"] if torch.backends.mps.is_available() else [])]
+    if torch.cuda.is_available():
+        found += ["cuda", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))]
+    if device not in found:
+        raise ValueError(f"--device: this machine has no {device!r} that torch can use; there is {', '.join(found)}.")
+    return device
 
 
 def locate(model: str) -> str:
@@ -91,12 +103,12 @@ def architecture_of(model: str) -> Architecture:
         from plait.architecture import Architecture
 
         return Architecture.from_toml(Path(model).read_text(encoding="utf-8"))
-    return Loading(device="meta").open(model).architecture
+    return Loading().open(model, weights=False).architecture
 
 
 def tokenizer_of(model: str) -> Tokenizer:
     """The tokenizer that MODEL's checkpoint carries."""
-    tokenizer = Loading(device="meta").open(model).tokenizer
+    tokenizer = Loading().open(model, weights=False).tokenizer
     if tokenizer is None:
         raise ValueError(f"{model}: this checkpoint has no tokenizer.")
     return tokenizer
