@@ -107,8 +107,26 @@ def test_convert_does_not_overwrite_unasked(forced: Path, tmp_path: Path, capsys
     target = tmp_path / "copy"
     output(capsys, "convert", forced, target, "--to", "plait")
     assert main(["convert", str(forced), str(target), "--to", "plait"]) == 1
-    assert "overwrite" in capsys.readouterr().err
+    assert "say --overwrite" in capsys.readouterr().err
     output(capsys, "convert", forced, target, "--to", "plait", "--overwrite")
+
+
+def test_advice_names_options(forced: Path, tmp_path: Path, capsys: Capture):
+    assert main(["generate", "gpt2", "a"]) == 1
+    assert "say --random" in capsys.readouterr().err
+    architecture = plait.load(forced).architecture
+    odd = plait.save(
+        plait.load(architecture.replace(norm_placement="post", position="none"), random=True),
+        tmp_path / "odd",
+        dialect="plait",
+    )
+    assert main(["convert", str(odd), str(tmp_path / "hf"), "--to", "hf"]) == 1
+    assert "--to plait" in capsys.readouterr().err
+    (tmp_path / "weights.bin").write_bytes(b"")
+    assert main(["generate", str(tmp_path / "weights.bin"), "a"]) == 1
+    assert "--pickle" in capsys.readouterr().err
+    assert main(["generate", str(tmp_path / "weights.bin"), "a", "--pickle"]) == 1
+    assert "--pickle" not in capsys.readouterr().err
 
 
 def test_verify_reports_every_law(forced: Path, capsys: Capture):

@@ -31,6 +31,8 @@ class Loading:
         The branch, tag or commit of a hub name.
     offline
         Use only what was fetched from the hub before.
+    pickle
+        Read .bin files, whose weights are pickles; tensors alone are taken from them.
     random
         Fill a preset with random weights, to try its shape.
     """
@@ -39,6 +41,7 @@ class Loading:
     device: str = "cpu"
     revision: str | None = None
     offline: bool = False
+    pickle: bool = False
     random: bool = False
 
     def open(self, model: str, *, weights: bool = True) -> Checkpoint:
@@ -52,6 +55,7 @@ class Loading:
                 device=present(self.device) if weights else "meta",
                 revision=self.revision,
                 offline=self.offline,
+                pickle=self.pickle,
                 random=self.random,
             )
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 Format = Literal["text", "json"]
+
+OPTIONS = {  # what plait's sentences advise in Python: the option that does it here
+    r"\b(overwrite|random|pickle)=True": r"--\1",
+    r"\bdtype='(\w+)'": r"--dtype \1",
+    r"\bdialect='(\w+)'": r"--to \1",
+}
 
 
 def error(sentence: str) -> None:
@@ -17,7 +24,9 @@ def error(sentence: str) -> None:
 
 
 def notice(sentence: str) -> None:
-    """Say something on stderr, in one line, that is not part of the answer."""
+    """Say something on stderr, in one line, that is not part of the answer; its advice names options."""
+    for python, option in OPTIONS.items():
+        sentence = re.sub(python, option, sentence)
     print(f"plait: {' '.join(sentence.split())}", file=sys.stderr)
 
 
