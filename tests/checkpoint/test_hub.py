@@ -255,6 +255,20 @@ def test_random_weights_need_no_weights(hub: Hub, tmp_path: Path) -> None:
     assert hub.asked == ["config.json"]
 
 
+def test_the_meta_device_needs_no_weights(hub: Hub, tmp_path: Path) -> None:
+    from tests.checkpoint.test_gguf_models import write_gguf
+
+    hub.publish("org/name", write_llama(tmp_path / "a"))
+    assert load("org/name", device="meta").architecture.d_model == 16
+    assert hub.asked == ["config.json"]
+    (tmp_path / "b").mkdir()
+    write_gguf(tmp_path / "b" / "x.gguf", llama_tensors())
+    hub.publish("org/packed", tmp_path / "b")
+    assert load("org/packed", device="meta").architecture.d_model == 16, "its header is the config"
+    load("org/name")
+    assert hub.asked == ["config.json", "x.gguf", "model.safetensors"]
+
+
 def test_a_path_that_exists_wins_over_a_hub_name(hub: Hub, tmp_path: Path) -> None:
     hub.publish("org/name", write_llama(tmp_path / "a"))
     write_llama(tmp_path / "org" / "name")

@@ -225,6 +225,21 @@ def test_on_the_meta_device_no_tensor_is_read(tmp_path: Path) -> None:
     assert all(value.is_meta for value in checkpoint.model.parameters())
 
 
+@pytest.mark.parametrize(("key", "tied"), [(..., False), (True, True), (False, False)])
+def test_on_the_meta_device_a_config_needs_no_weights(tmp_path: Path, key: Any, tied: bool) -> None:
+    write_config(tmp_path, tie_word_embeddings=key)
+    write_tokenizer(tmp_path, 32)
+    (tmp_path / "pytorch_model.bin").write_bytes(b"not read")
+    checkpoint = load(tmp_path, device="meta")
+    assert checkpoint.architecture.tied is tied, "without a flag, as Llama's class has it"
+    assert checkpoint.architecture.n_kv_heads == 2
+    assert all(value.is_meta for value in checkpoint.model.parameters())
+    assert checkpoint.tokenizer is not None and len(checkpoint.tokenizer) == 32
+    assert checkpoint.rules.end == (2,)
+    write_llama(tmp_path, llama_tensors(head=False), tie_word_embeddings=...)
+    assert load(tmp_path, device="meta").architecture.tied, "weights that are there have their say"
+
+
 @pytest.mark.parametrize("wrong", ["gpu", "cuda:99", "", torch.device("cuda", 99)])
 def test_a_device_that_is_not_there_is_refused_before_anything_is_read(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(CheckpointError, match=f"device: '{wrong}' is not one of those here, cpu, .*meta"):

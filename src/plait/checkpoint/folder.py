@@ -53,6 +53,12 @@ def open_folder(folder: Path, *, pickle: bool = False) -> TensorSource:
             )
 
 
+def has_weights(folder: Path, *, pickle: bool = False) -> bool:
+    """Whether ``open_folder`` would find weights to read, of any kind that it may."""
+    kinds = (WEIGHTS, INDEX, *((PICKLE, PICKLE_INDEX) if pickle else ()))
+    return any((folder / name).exists() for name in kinds) or any(folder.glob("*.gguf"))
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file; ``CheckpointError`` where it is missing or something else."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from plait.checkpoint.folder import INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, inside, is_small_file, read_index
+from plait.checkpoint.folder import CONFIG, INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, inside, is_small_file, read_index
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import MODULES
 
@@ -27,8 +27,8 @@ def is_hub_name(text: str) -> bool:
 def fetch(name: str, *, revision: str | None, offline: bool, pickle: bool, weights: bool = True) -> Path:
     """The local folder (or .gguf file) of a hub name, fetched if it is not in the cache yet.
 
-    Without ``weights``, only the small files. Raises ``CheckpointError``: not found, closed to you, no such revision,
-    offline and not cached, no network.
+    Without ``weights``, only the small files, unless a GGUF file is all that describes it. Raises ``CheckpointError``:
+    not found, closed to you, no such revision, offline and not cached, no network.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -80,7 +80,9 @@ def _fetched(repo: str, file: str | None, revision: str | None, pickle: bool, we
         get(file, revision)  # by its own name, so that the cache remembers where that revision points
         return get(file)
     small = [wanted for wanted in names if is_small_file(wanted, nested=MODULES in names)]
-    large = _weight_files(repo, names, pickle, get) if weights else []
+    described = any(PurePosixPath(wanted).name == CONFIG for wanted in small)
+    packed = not described and any(wanted.endswith(".gguf") for wanted in names)
+    large = _weight_files(repo, names, pickle, get) if weights or packed else []
     if not small + large:
         raise CheckpointError(f"{repo}: there is no config.json in it, so it is no checkpoint.")
     get((small + large)[0], revision)

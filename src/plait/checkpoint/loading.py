@@ -14,7 +14,7 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.checkpoint.notice import CheckpointError, notice
-from plait.checkpoint.opening import describe, open_checkpoint
+from plait.checkpoint.opening import Found, describe, open_checkpoint
 from plait.checkpoint.pooling import read_sentence_folder
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
@@ -42,7 +42,8 @@ def load(
         dtype: ``"stored"`` keeps the type of the file, except that quantised weights become float32, float16 does on a
             CPU, and of mixed types the widest is taken (said by a ``PlaitNotice``; ``save`` writes each tensor as it
             was stored); or one type for all, ``"float32"``, ``"bfloat16"``, ``"float16"``, ``"float64"``, or torch's.
-        device: where the model goes; on ``"meta"`` no tensor is read, which is quick where only the rest is wanted.
+        device: where the model goes; on ``"meta"`` no tensor is read, which is quick where only the rest is wanted:
+            weights are then not fetched either, and where there are none beside it a config.json is believed.
         revision: a branch, tag or commit of a hub name.
         random: fill the architecture with random weights instead of stored ones; a string is the scheme of
             ``initialize``. ``seed`` decides the numbers.
@@ -56,19 +57,21 @@ def load(
     if isinstance(source, Architecture):
         _check_random(random, "an Architecture")
         return _drawn(source, random, seed, wanted, place)
-    path = locate(source, revision=revision, random=bool(random), offline=offline, pickle=pickle)
+    bare = place.type == "meta"
+    path = locate(source, revision=revision, random=bool(random), offline=offline, pickle=pickle, weights=not bare)
     if isinstance(path, Architecture):
         return _drawn(path, random, seed, wanted, place)
     if random:
         return _drawn_as_folder(path, random, seed, wanted, place)
-    found = open_checkpoint(path, pickle=pickle)
+    found = open_checkpoint(path, pickle=pickle, weights=not bare)
+    if unread := found.family.unread(found.config):
+        notice(f"{path}: these settings are not known to plait and were not used: {', '.join(unread)}.")
     weights = found.source
-    assert weights is not None
+    if weights is None:
+        return _unfilled(found)
     names, equal = weights.names, _comparer(weights)
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
-    if unread := found.family.unread(found.config):
-        notice(f"{path}: these settings are not known to plait and were not used: {', '.join(unread)}.")
     rule = _type_rule(weights, wanted, place, path)
     model, types = _build(architecture, binding, weights, rule, place, path)
     layout = Layout(
@@ -116,7 +119,13 @@ def as_device(device: str | torch.device) -> torch.device:
 
 
 def locate(
-    source: str | os.PathLike[str], *, revision: str | None, random: bool, offline: bool, pickle: bool
+    source: str | os.PathLike[str],
+    *,
+    revision: str | None,
+    random: bool,
+    offline: bool,
+    pickle: bool,
+    weights: bool = True,
 ) -> Path | Architecture:
     """The folder or file that ``source`` names, fetched if need be; with ``random``, also a preset's architecture."""
     from plait.checkpoint.hub import fetch, is_hub_name
@@ -134,7 +143,7 @@ def locate(
         _check_random(random, f"the preset {text!r}")
         return preset(text)
     if isinstance(source, str) and is_hub_name(text):
-        return fetch(text, revision=revision, offline=offline, pickle=pickle, weights=not random)
+        return fetch(text, revision=revision, offline=offline, pickle=pickle, weights=weights and not random)
     raise CheckpointError(
         f"{text}: there is no such file or folder, and it is neither a hub name ('org/name') nor a preset."
     )
@@ -234,13 +243,25 @@ def _drawn_as_folder(
     folder = path if path.is_dir() else path.parent
     sentence = read_sentence_folder(folder) if path.is_dir() else None
     found = describe(folder / sentence.inner if sentence else folder, sentence=sentence)
-    drawn = _drawn(found.family.architecture(found.config, None, None), random, seed, dtype, device)
+    return _beside(found, _drawn(found.family.architecture(found.config, None, None), random, seed, dtype, device))
+
+
+def _unfilled(found: Found) -> Checkpoint:
+    """A model on the meta device, as a config.json without weights describes it."""
+    architecture = found.family.architecture(found.config, None, None)
+    with torch.device("meta"):
+        model = Transformer(architecture)
+    return _beside(found, Checkpoint(architecture=architecture, model=model.eval()))
+
+
+def _beside(found: Found, checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint whose weights come from no file, with what lies beside the config."""
     layout = Layout(
         family=found.family.name,
         config=found.config,
         generation_config=found.generation,
         rules=found.rules,
-        sentence=sentence,
+        sentence=found.sentence,
     )
-    pooling = sentence.pooling if sentence else None
-    return dataclasses.replace(drawn, tokenizer=found.tokenizer, rules=found.rules, layout=layout, pooling=pooling)
+    pooling = found.sentence.pooling if found.sentence else None
+    return dataclasses.replace(checkpoint, tokenizer=found.tokenizer, rules=found.rules, layout=layout, pooling=pooling)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, open_folder, read_json
+from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, has_weights, open_folder, read_json
 from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
@@ -32,8 +32,11 @@ class Found:
     is_gguf: bool = False
 
 
-def open_checkpoint(path: Path, *, pickle: bool) -> Found:
-    """The parts of the checkpoint in a folder or file; headers are read and checked, tensors are not touched."""
+def open_checkpoint(path: Path, *, pickle: bool, weights: bool = True) -> Found:
+    """The parts of the checkpoint in a folder or file; headers are read and checked, tensors are not touched.
+
+    Without ``weights``, a folder need not have any: its config.json is then believed.
+    """
     from plait.checkpoint.gguf import GGUFSource
     from plait.checkpoint.pickled import PickleSource, refuse_pickle
     from plait.checkpoint.safetensors import SafetensorsSource
@@ -41,6 +44,8 @@ def open_checkpoint(path: Path, *, pickle: bool) -> Found:
     if path.is_dir():
         sentence = read_sentence_folder(path)
         inner = path / sentence.inner if sentence else path
+        if not weights and (inner / CONFIG).exists() and not has_weights(inner, pickle=pickle):
+            return describe(inner, sentence=sentence)
         source = open_folder(inner, pickle=pickle)
         return _as_gguf(source) if isinstance(source, GGUFSource) else describe(inner, source, sentence)
     if path.suffix == ".gguf":
