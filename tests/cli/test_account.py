@@ -49,7 +49,17 @@ def test_a_recipe_with_an_unknown_knob_is_refused(tmp_path: Path, capsys: Captur
     recipe = tmp_path / "wrong.toml"
     recipe.write_text("vocab_size = 10\nd_modle = 4\n")
     assert main(["account", str(recipe)]) == 1
-    assert "d_model" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "d_model" in err and "wrong.toml: " in err
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [("", "names nothing"), (" ", "names nothing"), ("nosuch.toml", "nosuch.toml: there is no such recipe.")],
+)
+def test_a_model_that_is_not_there_is_refused_in_words(model: str, words: str, capsys: Capture):
+    assert main(["account", model]) == main(["generate", model, "a", "--random"]) == 1
+    assert capsys.readouterr().err.count(words) == 2
 
 
 @pytest.mark.parametrize("option", ["--length", "--batch"])
@@ -58,10 +68,10 @@ def test_no_tokens_are_refused(option: str, capsys: Capture):
     assert option in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["account", "gpt-2"], ["diff", "gpt2", "lama-7b"]])
+@pytest.mark.parametrize("command", [["account", "gpt-2"], ["diff", "gpt2", "lama-7b"], ["verify", "lama-3-8b"]])
 def test_a_misspelt_preset_is_answered_with_the_nearest(command: list[str], capsys: Capture):
     assert main(command) == 1
-    assert {"account": "'gpt2'", "diff": "'llama-7b'"}[command[0]] in capsys.readouterr().err
+    assert {"account": "'gpt2'", "diff": "'llama-7b'", "verify": "'llama-3-8b'"}[command[0]] in capsys.readouterr().err
 
 
 def test_diff_names_only_what_differs(capsys: Capture):

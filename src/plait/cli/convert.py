@@ -27,7 +27,8 @@ def convert(
     Parameters
     ----------
     src
-        A folder, a .gguf file, a hub name, a preset (with --random), or package:NAME.
+        A folder, a .gguf file, a hub name, package:NAME, or, with --random, a preset or a
+        recipe (.toml).
     dst
         The folder to write; its path is printed.
     to

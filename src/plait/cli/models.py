@@ -1,4 +1,4 @@
-"""What MODEL may be on the command line: a folder, a GGUF file, a hub name, a preset, or a package that carries one."""
+"""What MODEL may be on the command line: a folder, GGUF file, hub name, preset, recipe, or a package with one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from plait.cli.printing import working
+from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.architecture import Architecture
@@ -34,7 +35,7 @@ class Loading:
     pickle
         Read .bin files, whose weights are pickles; tensors alone are taken from them.
     random
-        Fill a preset with random weights, to try its shape.
+        Fill a preset or a recipe with random weights, to try its shape.
     """
 
     dtype: Dtype = "stored"
@@ -49,8 +50,11 @@ class Loading:
         with working(f"loading {model}"):
             from plait.checkpoint import load
 
+            recipe = is_recipe(model)
+            if recipe and not self.random:
+                raise ValueError(f"{model}: a recipe has no weights; say --random to draw them.")
             return load(
-                locate(model),
+                read_recipe(model) if recipe else locate(model),
                 dtype=self.dtype,
                 device=present(self.device) if weights else "meta",
                 revision=self.revision,
@@ -74,7 +78,38 @@ def present(device: str) -> str:
 
 def locate(model: str) -> str:
     """MODEL as ``plait.load`` takes it: ``package:NAME`` becomes the path of the one checkpoint in that package."""
-    return str(inside_package(model.removeprefix(PACKAGE))) if model.startswith(PACKAGE) else model
+    from plait.presets import PRESETS
+
+    if not model.strip():
+        raise ValueError(f"MODEL: {model!r} names nothing; give a folder, a .gguf file, a hub name or a preset.")
+    if model.startswith(PACKAGE):
+        return str(inside_package(model.removeprefix(PACKAGE)))
+    if model not in PRESETS and not (":" in model or "/" in model or Path(model).exists()):
+        near = nearest(model, PRESETS)
+        raise ValueError(
+            f"{model}: there is no such file or folder, and it is neither a hub name ('org/name') nor a preset; "
+            + (f"did you mean {near!r}?" if near else "plait presets lists those.")
+        )
+    return model
+
+
+def is_recipe(model: str) -> bool:
+    """Whether MODEL is meant as an architecture in a TOML file."""
+    return model.endswith(".toml") and not Path(model).is_dir()
+
+
+def read_recipe(model: str) -> Architecture:
+    """The architecture in a TOML file; ``ValueError`` names the file."""
+    from plait.architecture import Architecture
+
+    try:
+        return Architecture.from_toml(Path(model).expanduser().read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{model}: there is no such recipe.") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{model}: it is not UTF-8, and so no recipe.") from None
+    except ValueError as error:
+        raise ValueError(f"{model}: {error}") from None
 
 
 def inside_package(name: str) -> Path:
@@ -100,13 +135,11 @@ def architecture_of(model: str) -> Architecture:
     """The architecture that MODEL names, without its weights: a preset's, a recipe's, or a checkpoint's."""
     from plait.presets import PRESETS, preset
 
-    is_path = Path(model).exists() or "/" in model or Path(model).suffix in (".toml", ".gguf", ".safetensors", ".bin")
-    if model in PRESETS or not (is_path or model.startswith(PACKAGE)):
-        return preset(model)  # or its error, with the nearest name
-    if model.endswith(".toml"):
-        from plait.architecture import Architecture
-
-        return Architecture.from_toml(Path(model).read_text(encoding="utf-8"))
+    if is_recipe(model):
+        return read_recipe(model)
+    place = locate(model)
+    if place in PRESETS and not Path(place).exists():
+        return preset(place)
     return Loading().open(model, weights=False).architecture
 
 
