@@ -79,6 +79,23 @@ def test_encode_and_decode_undo_each_other(forced: Path, capsys: Capture, monkey
     assert output(capsys, "tokenizer", "decode", forced) == "naïve\n"
 
 
+def test_words_among_ids_are_refused_in_words(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("101 x"))
+    assert main(["tokenizer", "decode", str(forced)]) == 1
+    assert capsys.readouterr().err == "plait: standard input: 'x' is not a token id; ids are whole numbers.\n"
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_input_that_is_not_utf8_is_refused_in_words(
+    errors: str, forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    for command in (["embed"], ["chat"], ["tokenizer", "decode"]):
+        latin = io.TextIOWrapper(io.BytesIO(b"na\xefve"), encoding="utf-8", errors=errors)
+        monkeypatch.setattr(sys, "stdin", latin)
+        assert main([*command, str(forced)]) == 1
+        assert "not UTF-8" in capsys.readouterr().err
+
+
 def test_special_tokens_are_shown_unless_asked(forced: Path, capsys: Capture):
     assert output(capsys, "tokenizer", "decode", forced, ord("a"), END) == "a<end>\n"
     assert output(capsys, "tokenizer", "decode", forced, ord("a"), END, "--no-specials") == "a\n"
@@ -127,6 +144,15 @@ def test_advice_names_options(forced: Path, tmp_path: Path, capsys: Capture):
     assert "--pickle" in capsys.readouterr().err
     assert main(["generate", str(tmp_path / "weights.bin"), "a", "--pickle"]) == 1
     assert "--pickle" not in capsys.readouterr().err
+
+
+def test_a_recipe_is_filled_with_random_weights(forced: Path, tmp_path: Path, capsys: Capture):
+    architecture, recipe = plait.load(forced).architecture, tmp_path / "my.toml"
+    recipe.write_text(architecture.to_toml())
+    output(capsys, "convert", recipe, tmp_path / "drawn", "--to", "plait", "--random")
+    assert plait.load(tmp_path / "drawn").architecture == architecture
+    assert main(["convert", str(recipe), str(tmp_path / "other"), "--to", "plait"]) == 1
+    assert "my.toml: a recipe has no weights; say --random" in capsys.readouterr().err
 
 
 def test_verify_reports_every_law(forced: Path, capsys: Capture):

@@ -74,6 +74,17 @@ def test_mistakes_are_one_line_with_the_nearest_name(
     assert err.count("\n") == 1 and "id you mean" in err and nearest in err
 
 
+def test_a_prompt_without_quotes_is_told_of_them(capsys: pytest.CaptureFixture[str]):
+    assert main(["generate", "x", "hi", "there", "-"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("plait: there: ") and "quote the prompt" in err and err.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_named_in_words(capsys: pytest.CaptureFixture[str]):
+    assert main(["--config", "nosuch.toml", "presets"]) == 1
+    assert capsys.readouterr().err == "plait: nosuch.toml: No such file or directory.\n"
+
+
 def test_failures_are_one_sentence_on_stderr_and_exit_1(capsys: pytest.CaptureFixture[str]):
     assert main(["account", "no-such-preset-or-folder"]) == 1
     out, err = capsys.readouterr()

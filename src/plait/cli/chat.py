@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from plait.cli.generate import Sampling, messages
 from plait.cli.models import Loading
 from plait.cli.printing import error, notice
+from plait.cli.reading import line
 
 
 def chat(
@@ -66,12 +67,12 @@ def chat(
 def ask() -> str | None:
     """One line from the user; ``None`` at the end of input."""
     try:
-        if sys.stdin.isatty() and sys.stdout.isatty():
+        if sys.stdin and sys.stdin.isatty() and sys.stdout.isatty():
             import readline  # noqa: F401  (line editing and history for input)
 
             return input("> ")
-        line = sys.stdin.readline()
-        return line.rstrip("\n") if line else None
+        said = line()
+        return said.rstrip("\n") if said else None
     except EOFError:
         print(file=sys.stderr)
         return None

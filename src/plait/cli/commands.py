@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 import plait
 from plait.cli import dash
@@ -89,12 +89,18 @@ def main(arguments: list[str] | None = None) -> int:
         if debug:
             raise
         mistake.verbose = False
-        error(f"{dash.named(str(mistake))} See {' '.join(['plait', *(mistake.command_chain or ())])} --help.")
+        sentence = str(mistake)
+        if isinstance(mistake, UnusedCliTokensError) and mistake.unused_tokens:
+            sentence = (
+                f"{mistake.unused_tokens[0]}: that is an argument too many; quote the prompt, or any text of words."
+            )
+        error(f"{dash.named(sentence)} See {' '.join(['plait', *(mistake.command_chain or ())])} --help.")
         return USAGE
     except (ValueError, OSError) as mistake:  # what plait, the files and the network say about what they were given
         if debug:
             raise
-        error(str(mistake) or type(mistake).__name__)
+        named = isinstance(mistake, OSError) and mistake.filename is not None and mistake.strerror
+        error(f"{mistake.filename}: {mistake.strerror}." if named else str(mistake) or type(mistake).__name__)
         return FAILURE
     except Exception as fault:
         if debug:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from plait.cli.models import Loading
 from plait.cli.printing import Format, as_json
+from plait.cli.reading import everything
 
 
 def embed(
@@ -39,7 +39,7 @@ def embed(
     """
     from plait.generation import embed
 
-    given = lines(sys.stdin.read()) if texts in ((), ("-",)) else list(texts)
+    given = lines(everything()) if texts in ((), ("-",)) else list(texts)
     checkpoint = loading.open(model)
     if query is None:
         vectors = embed(checkpoint, given, pooling=pooling).tolist() if given else []

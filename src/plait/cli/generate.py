@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -11,6 +10,7 @@ from cyclopts import Parameter
 
 from plait.cli.models import Loading
 from plait.cli.printing import Format, as_json
+from plait.cli.reading import everything
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,8 @@ class Sampling:
     Parameters
     ----------
     max_new_tokens
-        Stop after this many tokens.
+        Stop after this many tokens; what is not given is what the checkpoint says, or all that its context holds, or
+        512 where it has no limit.
     temperature
         0 is greedy; 1 is the model's own distribution.
     top_k
@@ -80,7 +81,8 @@ def generate(
     Parameters
     ----------
     model
-        A folder, a .gguf file, a hub name, a preset (with --random), or package:NAME.
+        A folder, a .gguf file, a hub name, package:NAME, or, with --random, a preset or a
+        recipe (.toml).
     prompt
         The text to go on from; - reads it from standard input.
     chat
@@ -92,7 +94,7 @@ def generate(
     """
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = everything() if prompt == "-" else prompt
     checkpoint = loading.open(model)
     request = [*messages("system", system), *messages("user", text)] if chat else text
     if format == "json":

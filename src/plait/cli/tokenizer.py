@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from plait.cli.models import tokenizer_of
 from plait.cli.printing import Format, as_json
+from plait.cli.reading import everything
 
 app = App(name="tokenizer", help="Turn text into token ids and back.")
 
@@ -35,7 +35,7 @@ def encode(
     format
         json prints each id with its token.
     """
-    given = sys.stdin.read() if text == "-" else text
+    given = everything() if text == "-" else text
     tokenizer = tokenizer_of(model)
     ids = tokenizer.encode(given, specials=specials)
     if format == "json":
@@ -57,5 +57,13 @@ def decode(model: str, /, *ids: int, specials: Annotated[bool, Parameter(negativ
     specials
         Show special tokens too.
     """
-    given = list(ids) or [int(word) for word in sys.stdin.read().split()]
+    given = list(ids) or [number(word) for word in everything().split()]
     print(tokenizer_of(model).decode(given, skip_specials=not specials))
+
+
+def number(word: str) -> int:
+    """A token id on standard input."""
+    try:
+        return int(word)
+    except ValueError:
+        raise ValueError(f"standard input: {word!r} is not a token id; ids are whole numbers.") from None
