@@ -169,6 +169,34 @@ def test_ld4_a_key_that_is_about_three_tables_stays(kind: str) -> None:
     assert family.config(architecture, said) == said
 
 
+@pytest.mark.parametrize("kind", ["bart", "marian"])
+def test_ld8_a_head_that_would_be_a_third_table_is_refused(kind: str) -> None:
+    """Without a head of its own the reference library takes ``shared``, also beside a decoder's table that differs."""
+    shared, encoder, decoder = (
+        f"model.{name}.weight" for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens")
+    )
+    family = family_for({"model_type": kind})
+
+    def read(
+        *apart: str, names: tuple[str, ...] = (shared, encoder, decoder), name: str = family.classes[0], **more: Any
+    ) -> Any:
+        def equal(first: str, second: str) -> bool:
+            return first == second or (first not in apart and second not in apart)
+
+        return family.architecture({"model_type": kind, "architectures": [name], **more}, names, equal)
+
+    message = f"{decoder}: it differs from {shared}, which is the head where no {HEAD} is stored"
+    for apart in ((decoder,), (encoder, decoder)):
+        with pytest.raises(FamilyError, match=message):
+            read(*apart)
+    assert read(encoder).encoder.vocab_size, "the decoder's table is the shared one, and the head"
+    assert not read(decoder, names=(shared, encoder, decoder, HEAD)).tied
+    assert read(decoder, name=family.classes[1]).head is None, "no head to mistake"
+    assert read().tied
+    if kind == "marian":
+        assert read(decoder, share_encoder_decoder_embeddings=False).tied, "then the head is the decoder's table"
+
+
 REPEATED = {
     "bart": {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"},
     "marian": {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"},

@@ -9,10 +9,13 @@ from plait.architecture import EncoderDifferences, Sinusoid
 from plait.families.binding import Either, via
 from plait.families.errors import FamilyError
 from plait.families.family import Family
+from plait.families.heads import head_by_class
 from plait.families.operations import ACTIVATION, ROOT_OF_WIDTH, ROW, Fields, preferring
 from plait.families.settings import Reading, Setting, key, stored
 
 TABLES = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
+
+SHARED, HEAD = "model.shared.weight", "lm_head.weight"
 
 
 def _encoder(reading: Reading) -> EncoderDifferences | None:
@@ -26,7 +29,19 @@ def _encoder(reading: Reading) -> EncoderDifferences | None:
         own["d_ff"] = d_ff
     if config.get("share_encoder_decoder_embeddings") is False or reading.differ(*TABLES):
         own["vocab_size"] = config.get("vocab_size") or reading["vocab_size"]
+    _check_head(reading)
     return EncoderDifferences(**own) if own else None
+
+
+def _check_head(reading: Reading) -> None:
+    """A head that is not stored is the shared table; plait has none beside the decoder's own."""
+    if reading.config.get("share_encoder_decoder_embeddings") is False:  # Marian: the head is the decoder's table
+        return
+    has_head = head_by_class(reading.config, True, BART.classes) is not False
+    if has_head and not reading.has(HEAD, unknown=True) and reading.differ(SHARED, TABLES[1]):
+        raise FamilyError(
+            f"{TABLES[1]}: it differs from {SHARED}, which is the head where no {HEAD} is stored; store the head."
+        )
 
 
 def _spell_encoder(own: EncoderDifferences | None, fields: Fields) -> dict[str, Any]:
