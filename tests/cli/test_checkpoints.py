@@ -53,6 +53,14 @@ def test_a_dash_among_texts_keeps_its_place(forced: Path, capsys: Capture):
         torch.testing.assert_close(torch.tensor([row["embedding"] for row in found]), expected)
 
 
+@pytest.mark.filterwarnings("default")
+def test_texts_that_are_cut_are_counted_on_stderr(forced: Path, capsys: Capture):
+    assert main(["embed", str(forced), "a" * 65, "a" * 64, "b" * 99]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 3
+    assert err == "plait: texts: 2 of 3 were cut at the limit of 64 tokens.\n"
+
+
 def test_a_dash_is_a_query(forced: Path, capsys: Capture):
     found = json.loads(output(capsys, "embed", forced, "--query", "-", "ab", "-", "--format", "json"))
     assert found[0]["text"] == "-" and found[0]["cosine"] == pytest.approx(1, abs=1e-5)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from plait.architecture import Pooling
+from plait.checkpoint.notice import notice
 from plait.generation.errors import GenerationError
 from plait.generation.padding import padded
 from plait.generation.prompts import read_prompts
@@ -38,9 +39,9 @@ def embed(
     ``pooling``: the ``mean`` over real tokens, the first (``cls``) or the ``last``; ``None`` is what a
     sentence-transformers folder says, otherwise ``last`` for a decoder and ``mean`` for everything else.
     ``normalize``: to length 1; ``None`` is what the folder says, otherwise not. A text longer than the folder's limit,
-    or than the architecture's, is cut to it; a special token at its end stays. ``GenerationError`` (a ``ValueError``),
-    before any work, for a pooling or a batch size that is none, and for a text that cannot be read: token ids outside
-    the vocabulary, text without a tokenizer, an empty text without a BOS token.
+    or than the architecture's, is cut to it (a ``PlaitNotice`` says how many were); a special token at its end stays.
+    ``GenerationError`` (a ``ValueError``), before any work, for a pooling or a batch size that is none, and for a text
+    that cannot be read: token ids outside the vocabulary, text without a tokenizer, an empty text without a BOS token.
     """
     record = checkpoint.pooling
     kind = checkpoint.architecture.kind
@@ -73,7 +74,13 @@ def _read(checkpoint: Checkpoint, texts: Any, limit: int | None) -> list[list[in
     )
     limits = [n for n in (limit, architecture.max_length) if n is not None]
     specials = frozenset[int]() if tokenizer is None else tokenizer.special_ids
-    return [_cut(row, min(limits), specials) if limits else row for row in rows]
+    if not limits:
+        return rows
+    if long := sum(len(row) > min(limits) for row in rows):
+        notice(
+            f"texts: {long} of {len(rows)} {'was' if long == 1 else 'were'} cut at the limit of {min(limits)} tokens."
+        )
+    return [_cut(row, min(limits), specials) for row in rows]
 
 
 def _cut(row: list[int], limit: int, specials: frozenset[int]) -> list[int]:
