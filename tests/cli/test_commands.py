@@ -48,6 +48,14 @@ def test_pk1_start_up_time(code: str, limit: float):
     assert min(seconds(code) for _ in range(5)) - (bare if code == "import plait" else 0) < limit
 
 
+def test_help_says_how_long_a_text_becomes(capsys: pytest.CaptureFixture[str]):
+    from plait.generation.limits import UNBOUNDED
+
+    main(["generate", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert f"all that its context holds, or {UNBOUNDED} where it has no limit" in text
+
+
 def test_help_lists_every_command_with_its_summary():
     text, _ = run_and_list_modules("--help")
     rows = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ ") and len(line.split()) > 3}

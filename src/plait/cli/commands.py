@@ -99,11 +99,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as mistake:  # what plait, the files and the network say about what they were given
         if debug:
             raise
-        named = isinstance(mistake, OSError) and mistake.filename is not None and mistake.strerror
-        error(f"{mistake.filename}: {mistake.strerror}." if named else str(mistake) or type(mistake).__name__)
+        error(in_words(mistake))
         return FAILURE
     except Exception as fault:
         if debug:
             raise
         error(f"{type(fault).__name__}: {fault} (a fault in plait; PLAIT_DEBUG=1 shows where)")
         return FAILURE
+
+
+def in_words(mistake: ValueError | OSError) -> str:
+    """Its sentence; of a file that the system refuses, the file and why."""
+    if isinstance(mistake, OSError) and mistake.filename is not None and mistake.strerror:
+        return f"{mistake.filename}: {mistake.strerror}."
+    return str(mistake) or type(mistake).__name__
