@@ -42,7 +42,10 @@ def test_a_folder_becomes_a_model(tmp_path: Path) -> None:
     assert torch.isfinite(logits(checkpoint)).all()
 
 
-def test_weights_are_mapped_and_never_written_to(tmp_path: Path) -> None:
+def test_weights_of_a_large_model_are_mapped_and_never_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.checkpoint.loading.MAPPED_FROM", 0)
     folder = write_llama(tmp_path)
     before = (folder / "model.safetensors").read_bytes()
     checkpoint = load(folder)
@@ -52,6 +55,11 @@ def test_weights_are_mapped_and_never_written_to(tmp_path: Path) -> None:
     with torch.no_grad():
         table.add_(1)
     assert (folder / "model.safetensors").read_bytes() == before
+
+
+def test_weights_of_a_small_model_lie_aligned(tmp_path: Path) -> None:
+    model = load(write_llama(tmp_path)).model
+    assert {value.data_ptr() % 64 for value in model.parameters()} == {0}
 
 
 @pytest.mark.parametrize("key", [..., True, False])
@@ -167,7 +175,10 @@ def test_ld10_an_untied_load_owns_two_storages(tmp_path: Path) -> None:
     assert torch.equal(state["head.output.weight"], tensors[EMBED] + 1)
 
 
-def test_ld10_a_table_stored_once_for_an_untied_head_is_two_in_memory(tmp_path: Path) -> None:
+def test_ld10_a_table_stored_once_for_an_untied_head_is_two_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("plait.checkpoint.loading.MAPPED_FROM", 0)
     tensors = llama_tensors(head=False)
     metadata = {"format": "pt", HEAD: EMBED}
     checkpoint = load(write_llama(tmp_path / "a", tensors, metadata=metadata, tie_word_embeddings=False))
