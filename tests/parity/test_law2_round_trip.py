@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from safetensors import safe_open
 
 import plait
 from plait.architecture import Architecture
+from plait.presets import PRESETS
 from tests.families.making import build
 from tests.families.recipes import RECIPES
 from tests.models import far, random_model, random_source, random_tokens
@@ -54,3 +56,33 @@ def test_law2_the_native_dialect_says_everything(architecture: Architecture, tmp
         assert torch.equal(mine, kept), name
     # a mapped tensor may lie unaligned, where the kernels sum in another order
     assert far(back.model(tokens, **source), model(tokens, **source)) < 1e-12
+
+
+def tiny(preset: str) -> Architecture:
+    """A preset with every choice kept and every size small."""
+    a = plait.preset(preset)
+    layers = max(2, len(a.layer_types))
+    rope = None if a.rope is None else dataclasses.replace(a.rope, dim=None if a.rope.dim is None else 2)
+    return a.replace(
+        vocab_size=32,
+        d_model=24,
+        n_heads=6,
+        n_kv_heads=6 if a.n_kv_heads == a.n_heads else 3,
+        d_head=4,
+        d_ff=20,
+        n_encoder_layers=2 if a.n_encoder_layers else 0,
+        n_decoder_layers=layers if a.n_decoder_layers else 0,
+        max_length=None if a.max_length is None else 40,
+        rope=rope,
+    )
+
+
+@pytest.mark.parametrize("preset", list(PRESETS))
+def test_law2_the_native_dialect_says_every_preset_at_tiny_size(preset: str, tmp_path: Path) -> None:
+    architecture = tiny(preset)
+    model = random_model(architecture)
+    plait.save(plait.Checkpoint(architecture=architecture, model=model), tmp_path / "native", dialect="plait")
+    back = plait.load(tmp_path / "native")
+    assert back.architecture == architecture
+    for (name, mine), kept in zip(model.state_dict().items(), back.model.state_dict().values(), strict=True):
+        assert torch.equal(mine, kept), name

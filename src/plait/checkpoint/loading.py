@@ -115,7 +115,7 @@ def as_device(device: str | torch.device) -> torch.device:
     try:
         place = torch.device(device)
         torch.empty(0, device=place)
-    except (RuntimeError, AssertionError, NotImplementedError):  # no such word; not built in; not there
+    except (RuntimeError, AssertionError):  # no such word, or not there; not built in
         graphics = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
         there = ["cpu", *graphics, *(["mps"] if torch.backends.mps.is_available() else []), "meta"]
         raise CheckpointError(f"device: {str(device)!r} is not one of those here, {', '.join(there)}.") from None
