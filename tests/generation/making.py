@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from plait.architecture import Architecture, LayerType
 from plait.checkpoint.rules import DecodeRules
+from plait.generation import ModelRunner, Runner
 from plait.model import Cache, Transformer
 
 SIZE: dict[str, Any] = {
@@ -29,6 +30,8 @@ ROPE = Architecture(**SIZE, n_decoder_layers=2, position="rope", max_length=64)
 WINDOWED = Architecture(**SIZE, n_decoder_layers=2, position="rope", layer_types=(LayerType(window=4), LayerType()))
 TRANSLATOR = Architecture(**SIZE, n_encoder_layers=2, n_decoder_layers=2, position="sinusoidal", max_length=64)
 ENCODER = Architecture(**SIZE, n_encoder_layers=2, position="learned", max_length=64, head=None)
+# What tests of generation run over: each makes a runner of a model.
+RUNNERS: dict[str, Callable[[Any], Runner]] = {"plain": ModelRunner}
 DECODERS = {"learned": LEARNED, "rope": ROPE, "windowed": WINDOWED}
 
 

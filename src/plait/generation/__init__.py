@@ -7,6 +7,17 @@ from plait.generation.embed import embed
 from plait.generation.errors import GenerationError
 from plait.generation.generate import generate, stream
 from plait.generation.records import Finish, Generation, Piece
-from plait.generation.runner import ModelRunner, Runner
+from plait.generation.runner import ModelRunner, Read, Runner
 
-__all__ = ["Finish", "Generation", "GenerationError", "ModelRunner", "Piece", "Runner", "embed", "generate", "stream"]
+__all__ = [
+    "Finish",
+    "Generation",
+    "GenerationError",
+    "ModelRunner",
+    "Piece",
+    "Read",
+    "Runner",
+    "embed",
+    "generate",
+    "stream",
+]
