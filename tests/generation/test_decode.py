@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from plait.architecture import Architecture, LayerType, Rope, RopeScaling
 from plait.checkpoint.rules import DecodeRules
 from plait.generation import ModelRunner, generate
-from plait.generation.decode import Request, decode
+from plait.generation.decode import decode
+from plait.generation.row import Request
 from plait.generation.settings import Settings
 from plait.model import Cache, Transformer
 from plait.model.cache import CacheFull
@@ -36,7 +38,8 @@ def written(
     model: Transformer, requests: Sequence[Request], settings: Settings = GREEDY, **how: object
 ) -> list[list[int]]:
     tokens: list[list[int]] = [[] for _ in requests]
-    for row, piece in decode(ModelRunner(model), requests, settings, **how):  # type: ignore[arg-type]
+    asked = [dataclasses.replace(request, settings=settings) for request in requests]
+    for row, piece in decode(ModelRunner(model), asked, **how):  # type: ignore[arg-type]
         tokens[row].append(piece.token)
     return tokens
 
@@ -96,7 +99,7 @@ def test_kv2_the_capacity_is_the_longest_row_and_one_more_is_an_error() -> None:
             asked.append(how)
             return super().cache(batch, **how)  # type: ignore[arg-type]
 
-    list(decode(Spy(model), [Request(tokens=[1, 2, 3], limit=4), Request(tokens=[1], limit=2)], GREEDY))
+    list(decode(Spy(model), [Request(tokens=[1, 2, 3], limit=4), Request(tokens=[1], limit=2)]))
     assert asked == [{"capacity": 7, "total_lengths": [7, 3]}]
 
 

@@ -16,10 +16,12 @@ from plait.generation.rules import (
     LogitRules,
     ban,
     completed,
+    counts,
     force,
     penalise_counts,
     penalise_repetition,
     repeated_ngrams,
+    seen,
 )
 from plait.generation.sampling import narrow
 from plait.generation.settings import Settings
@@ -30,17 +32,16 @@ INF = math.inf
 
 def apply(settings: Settings, logits: list[float], tokens: list[int], n_prompt: int, limit: int = 9) -> list[float]:
     line = Line(tokens[:n_prompt], n_prompt, limit)
-    rules = LogitRules(settings, [line], len(logits), torch.device("cpu"))
+    seen([line], torch.tensor([logits]))  # what is remembered grows with the row from here
+    counts([line], torch.tensor([logits]))
     for token in tokens[n_prompt:]:
-        line.tokens.append(token)
-        rules.remember(torch.tensor([token]))
-    return rules(torch.tensor([logits]), [line])[0].tolist()
+        line.add(token)
+    return LogitRules(settings)(torch.tensor([logits]), [line])[0].tolist()
 
 
 def test_ge5_the_repetition_penalty_lowers_negative_logits_too() -> None:
     logits = torch.tensor([[2.0, -1.0, -3.0]])
-    seen = torch.tensor([[False, True, False]])
-    punished = penalise_repetition(logits, seen, 2.0)
+    punished = penalise_repetition(logits, torch.tensor([[False, True, False]]), 2.0)
     assert punished.tolist() == [[2.0, -2.0, -3.0]]
     assert punished.softmax(-1)[0, 1] < logits.softmax(-1)[0, 1]
     assert apply(Settings(repetition_penalty=2.0), [2.0, -1.0, -3.0], [1], 1) == [2.0, -2.0, -3.0]
@@ -62,15 +63,27 @@ def test_ge6_penalties_count_real_tokens_only(name: str) -> None:
 
 
 def test_ge6_the_fillers_id_is_not_seen_when_a_short_row_stands_beside_a_long_one() -> None:
-    rules = LogitRules(Settings(repetition_penalty=2.0), [Line([5, 6], 2, 4), Line([7], 1, 4)], 8, torch.device("cpu"))
-    assert rules.seen is not None
-    assert [row.nonzero().flatten().tolist() for row in rules.seen] == [[5, 6], [7]]
+    lines = [Line([5, 6], 2, 4), Line([7], 1, 4)]
+    assert [row.nonzero().flatten().tolist() for row in seen(lines, torch.zeros(2, 8))] == [[5, 6], [7]]
+    lines[1].add(3)
+    assert [row.nonzero().flatten().tolist() for row in seen(lines, torch.zeros(2, 8))] == [[5, 6], [3, 7]]
+
+
+def test_what_is_remembered_from_the_start_is_what_is_counted_later() -> None:
+    early, late = Line([5, 6], 2, 9), Line([5, 6, 6, 1, 6], 2, 9)
+    seen([early], torch.zeros(1, 8))
+    counts([early], torch.zeros(1, 8))
+    for token in (6, 1, 6):
+        early.add(token)
+    both = [early, late]
+    assert seen(both, torch.zeros(2, 8)).int().tolist() == [[0, 1, 0, 0, 0, 1, 1, 0]] * 2
+    assert counts(both, torch.zeros(2, 8)).tolist() == [[0, 1, 0, 0, 0, 0, 2, 0]] * 2
 
 
 def test_frequency_counts_and_presence_does_not() -> None:
-    logits, counts = torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 3.0]])
-    assert penalise_counts(logits, counts, 0.5, 0.0).tolist() == [[0.0, -0.5, -1.5]]
-    assert penalise_counts(logits, counts, 0.0, 0.5).tolist() == [[0.0, -0.5, -0.5]]
+    logits, written = torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 3.0]])
+    assert penalise_counts(logits, written, 0.5, 0.0).tolist() == [[0.0, -0.5, -1.5]]
+    assert penalise_counts(logits, written, 0.0, 0.5).tolist() == [[0.0, -0.5, -0.5]]
     both = Settings(frequency_penalty=1.0, presence_penalty=0.25)
     assert apply(both, [0.0, 0.0, 0.0], [0, 0, 1, 1, 2], n_prompt=2) == [0.0, -2.25, -1.25], (
         "prompt tokens do not count"

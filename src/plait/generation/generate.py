@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from plait.checkpoint.notice import notice
 from plait.checkpoint.rules import DecodeRules
-from plait.generation.decode import Request, decode
+from plait.generation.decode import decode
 from plait.generation.errors import GenerationError
 from plait.generation.limits import check_limits, new_tokens
 from plait.generation.prompts import read_prompts
 from plait.generation.records import Finish, Generation, Piece
+from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner
 from plait.generation.settings import check_ids, settle
 from plait.words import nearest
@@ -132,13 +133,25 @@ def _begin(
 
     def request(tokens: list[int], seed: int | None) -> Request:
         if architecture.kind == "decoder":
-            return Request(tokens=tokens, limit=new_tokens(len(tokens), rules, context, **limits), seed=seed)
+            return Request(
+                tokens=tokens,
+                limit=new_tokens(len(tokens), rules, context, **limits),
+                settings=settings,
+                seed=seed,
+                echo=echo,
+                alternatives=alternatives,
+            )
         if context is not None and len(tokens) > context:
             raise GenerationError(
                 f"prompt: its {len(tokens)} tokens exceed the context of {context}; give at most {context}."
             )
         return Request(
-            tokens=[_start(checkpoint)], source=tokens, limit=new_tokens(1, rules, context, **limits), seed=seed
+            tokens=[_start(checkpoint)],
+            source=tokens,
+            limit=new_tokens(1, rules, context, **limits),
+            settings=settings,
+            seed=seed,
+            alternatives=alternatives,
         )
 
     if echo and architecture.kind == "encoder-decoder":
@@ -151,16 +164,7 @@ def _begin(
         said = ", ".join(f"{name} {value}" for name, value in asked.items() if value != getattr(_NO_RULES, name))
         notice(f"rules: the checkpoint asks for {said}; plait has no beam search, and writes each row as one beam.")
     declared = any(n is not None for n in (*limits.values(), rules.max_new_tokens, rules.max_length))
-    pieces = decode(
-        runner,
-        requests,
-        settings,
-        tokenizer=writer,
-        preallocate=declared,
-        chunk=chunk,
-        echo=echo,
-        alternatives=alternatives,
-    )
+    pieces = decode(runner, requests, tokenizer=writer, preallocate=declared, chunk=chunk)
     return single, requests, pieces
 
 

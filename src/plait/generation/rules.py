@@ -70,34 +70,41 @@ def completed(tokens: Sequence[int], sequences: Sequence[tuple[int, ...]]) -> se
 
 @dataclass(slots=True)
 class Line:
-    """One row as the rules see it: its real tokens, how many of them were the prompt, and how many may be new."""
+    """One row as the rules see it: its real tokens, how many of them were the prompt, how many may be new, and what the
+    rules remember of it, ``(vocab,)`` each, from when they first need it."""
 
     tokens: list[int]
     n_prompt: int
     limit: int
+    seen: Tensor | None = None
+    counts: Tensor | None = None
 
     @property
     def n_new(self) -> int:
         """Tokens written so far."""
         return len(self.tokens) - self.n_prompt
 
+    def add(self, token: int) -> None:
+        """One more token was written."""
+        self.tokens.append(token)
+        if self.seen is not None:
+            self.seen[token] = True
+        if self.counts is not None:
+            self.counts[token] += 1
+
 
 class LogitRules:
-    """The rules of ``settings`` that are on, for a batch of rows, with what they must remember of each."""
+    """The rules of ``settings`` that are on; what they must remember of a row, its line holds."""
 
-    def __init__(self, settings: Settings, lines: Sequence[Line], vocab_size: int, device: torch.device) -> None:
+    def __init__(self, settings: Settings) -> None:
         s = self.settings = settings
-        shape = len(lines), vocab_size
         self.always = [sequence[0] for sequence in s.banned if len(sequence) == 1]
         self.sequences = [sequence for sequence in s.banned if len(sequence) > 1]
-        self.seen = torch.zeros(shape, dtype=torch.bool, device=device) if s.repetition_penalty != 1 else None
-        self.counts = torch.zeros(shape, device=device) if s.frequency_penalty or s.presence_penalty else None
-        if self.seen is not None:
-            for row, line in enumerate(lines):
-                self.seen[row, line.tokens] = True
+        self.repeats = s.repetition_penalty != 1
+        self.counts = bool(s.frequency_penalty or s.presence_penalty)
         self.on = (
-            any(memory is not None for memory in (self.seen, self.counts, s.forced_first, s.forced_last))
-            or any((s.banned, s.no_repeat_ngram))
+            any((self.repeats, self.counts, s.banned, s.no_repeat_ngram))
+            or any(forced is not None for forced in (s.forced_first, s.forced_last))
             or (bool(s.end) and bool(s.min_length or s.min_new_tokens))
         )
 
@@ -106,10 +113,10 @@ class LogitRules:
         if not self.on:
             return logits
         s = self.settings
-        if self.seen is not None:
-            logits = penalise_repetition(logits, self.seen, s.repetition_penalty)
-        if self.counts is not None:
-            logits = penalise_counts(logits, self.counts, s.frequency_penalty, s.presence_penalty)
+        if self.repeats:
+            logits = penalise_repetition(logits, seen(lines, logits), s.repetition_penalty)
+        if self.counts:
+            logits = penalise_counts(logits, counts(lines, logits), s.frequency_penalty, s.presence_penalty)
         logits = ban(logits, [self._banned(line) for line in lines])
         logits = force(logits, [self._forced(line) for line in lines])
         if bool((logits.amax(-1) == -math.inf).any()):
@@ -130,14 +137,20 @@ class LogitRules:
             return self.settings.forced_last
         return self.settings.forced_first if len(line.tokens) == 1 else None
 
-    def remember(self, tokens: Tensor) -> None:
-        """What was chosen: ``(b,)`` ids."""
-        if self.seen is not None:
-            self.seen.scatter_(1, tokens[:, None], True)
-        if self.counts is not None:
-            self.counts.scatter_add_(1, tokens[:, None], torch.ones_like(self.counts[:, :1]))
 
-    def reorder(self, rows: Tensor) -> None:
-        """The batch becomes these ``(b',)`` of its rows."""
-        self.seen = None if self.seen is None else self.seen[rows]
-        self.counts = None if self.counts is None else self.counts[rows]
+def seen(lines: Sequence[Line], logits: Tensor) -> Tensor:
+    """Which tokens stand in each row, prompt and all: ``(b, vocab)`` boolean."""
+    for line in lines:
+        if line.seen is None:
+            line.seen = torch.zeros(logits.shape[-1], dtype=torch.bool, device=logits.device)
+            line.seen[line.tokens] = True
+    return torch.stack([line.seen for line in lines if line.seen is not None])
+
+
+def counts(lines: Sequence[Line], logits: Tensor) -> Tensor:
+    """How often each row wrote each token, ``(b, vocab)``."""
+    for line in lines:
+        if line.counts is None:
+            written = torch.tensor(line.tokens[line.n_prompt :], dtype=torch.long, device=logits.device)
+            line.counts = written.bincount(minlength=logits.shape[-1]).float()
+    return torch.stack([line.counts for line in lines if line.counts is not None])

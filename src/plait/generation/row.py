@@ -1,0 +1,103 @@
+"""Row: one sequence while it is written, and the choice of the next token for several that stand side by side.
+
+What is here is the same whether rows are read as one batch (``decode``) or come and go (``Scheduler``).
+"""
+
+# b rows, n tokens
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from plait.generation.records import Finish, Piece
+from plait.generation.rules import Line, LogitRules
+from plait.generation.sampling import choose, logprob
+from plait.generation.settings import Settings
+from plait.generation.transcript import Transcript
+
+if TYPE_CHECKING:
+    from plait.text import Tokenizer
+
+Alternatives = tuple[tuple[int, float], ...]
+Score = tuple[float, Alternatives]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One row: what is read first (a prompt; the start token of an encoder-decoder), and how it goes on from there."""
+
+    tokens: Sequence[int]
+    limit: int  # new tokens at most
+    settings: Settings = Settings()
+    source: Sequence[int] | None = None  # what an encoder reads
+    positions: Sequence[int] | None = (
+        None  # of ``tokens``, where they do not count up from 0; new ones go on from the last
+    )
+    seed: int | None = None  # None: another one every time
+    echo: bool = False  # the prompt's own tokens come first, scored
+    alternatives: int = 0  # how many of the likeliest tokens are reported with each
+
+
+class Row:
+    """A request under way."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer | None) -> None:
+        self.request, self.settings = request, request.settings
+        self.line = Line(list(request.tokens), len(request.tokens), request.limit)
+        self.rules = LogitRules(self.settings)
+        before = () if request.echo or request.source is not None else request.tokens
+        self.transcript = Transcript(tokenizer, self.settings.stop, before)
+        self.generator = torch.Generator().manual_seed(random.getrandbits(63) if request.seed is None else request.seed)
+
+    def piece(self, token: int, logprob: float | None, alternatives: Alternatives, *, new: bool = True) -> Piece:
+        """The piece that a token makes; a new one joins the row, and may be its last."""
+        offset = self.transcript.length
+        ended = new and token in self.settings.end
+        text = "" if ended else self.transcript.push(token) if new else self.transcript.echo(token)
+        finish: Finish | None = None
+        if new:
+            self.line.add(token)
+            if ended or self.transcript.stopped or self.line.n_new == self.line.limit:
+                text += self.transcript.close()
+                finish = "stop" if self.transcript.stopped else "end" if ended else "length"
+        kept = alternatives[: self.request.alternatives]
+        return Piece(text=text, token=token, logprob=logprob, alternatives=kept, offset=offset, finish=finish)
+
+
+def choose_next(logits: Tensor, rows: Sequence[Row]) -> Tensor:
+    """``(b, vocab)`` -> ``(b,)`` ids, each row by its own settings and with its own generator. ``GenerationError`` if a
+    row is left without any token to choose."""
+    alike: dict[Settings, list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault(row.settings, []).append(place)
+    chosen = torch.empty(len(rows), dtype=torch.long, device=logits.device)
+    for settings, places in alike.items():
+        own = [rows[place] for place in places]
+        part = logits if len(places) == len(rows) else logits[places]
+        allowed = own[0].rules(part, [row.line for row in own])
+        chosen[places] = choose(allowed, settings, [row.generator for row in own])
+    return chosen
+
+
+def score(logits: Tensor, tokens: Tensor, k: int) -> list[list[Score]]:
+    """For each of ``tokens`` ``(b, n)`` under ``logits`` ``(b, n, vocab)``: its logprob, and the k likeliest there."""
+    logprobs = logprob(logits, tokens).tolist()
+    if k == 0:
+        return [[(value, ()) for value in row] for row in logprobs]
+    top = logits.log_softmax(-1).topk(min(k, logits.shape[-1]))
+    ids, values = top.indices.tolist(), top.values.tolist()
+    return [
+        [(value, tuple(zip(*others, strict=True))) for value, *others in zip(*row, strict=True)]
+        for row in zip(logprobs, ids, values, strict=True)
+    ]
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """Half precision is no precision to choose in."""
+    return logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
