@@ -1,5 +1,6 @@
 """Checkpoints: sources of tensors, reading a model from them, writing it back."""
 
+from plait.checkpoint.blocks import Blocks
 from plait.checkpoint.folder import open_folder
 from plait.checkpoint.gguf import GGUFSource
 from plait.checkpoint.loading import load
@@ -11,8 +12,10 @@ from plait.checkpoint.rules import DecodeRules
 from plait.checkpoint.safetensors import SafetensorsSource
 from plait.checkpoint.saving import save
 from plait.checkpoint.source import TensorSource
+from plait.checkpoint.weights import Weights
 
 __all__ = [
+    "Blocks",
     "Checkpoint",
     "CheckpointError",
     "DecodeRules",
@@ -22,6 +25,7 @@ __all__ = [
     "SafetensorsSource",
     "SentencePooling",
     "TensorSource",
+    "Weights",
     "load",
     "open_folder",
     "resize",

@@ -66,6 +66,11 @@ class GGUFSource:
         """The stored names, as llama.cpp writes them."""
         return tuple(self._tensors)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The one file."""
+        return (self.path,)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape, slowest dimension first (GGUF itself writes it the other way round)."""
         return self._find(name).shape

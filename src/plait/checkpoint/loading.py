@@ -82,6 +82,7 @@ def load(
         family=found.family.name,
         gguf=found.is_gguf,
         binding=binding.layout,
+        bound=binding,
         source=weights,
         types=types,
         keeps_types=wanted is None and not found.is_gguf,

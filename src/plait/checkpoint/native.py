@@ -37,6 +37,14 @@ class NativeBinding:
         """The tensor of that name."""
         return get(name)
 
+    def rows(self, name: str) -> slice:
+        """All of them, as they are."""
+        return slice(None)
+
+    def stored(self, name: str) -> str:
+        """That name."""
+        return name
+
 
 class Native:
     """The dialect under the interface of a family."""

@@ -38,6 +38,11 @@ class PickleSource:
         """The stored names."""
         return tuple(self._tensors)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, or its parts."""
+        return self._paths
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape."""
         return tuple(self._find(name).shape)

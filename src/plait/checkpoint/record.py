@@ -12,6 +12,7 @@ from plait.architecture import Architecture
 from plait.checkpoint.pooling import SentenceFolder, SentencePooling
 from plait.checkpoint.rules import DecodeRules
 from plait.checkpoint.source import TensorSource
+from plait.checkpoint.weights import Weights
 
 if TYPE_CHECKING:
     from plait.model import Transformer
@@ -23,13 +24,15 @@ class Layout:
     """How a checkpoint lay in its files; all empty for one that was drawn at random.
 
     ``family``: who spelt it (``"llama"``, ``"plait"``); ``binding``: that family's own record of prefixes, duplicates
-    and leftovers; ``types``: canonical name -> (type it was loaded in, type it was stored in); ``keeps_types``: whether
-    saving goes back to the stored ones, rather than to one that was asked for; ``rules``: as read.
+    and leftovers; ``bound``: the way from canonical names to the tensors in ``source``; ``types``: canonical name ->
+    (type it was loaded in, type it was stored in); ``keeps_types``: whether saving goes back to the stored ones, rather
+    than to one that was asked for; ``rules``: as read.
     """
 
     family: str | None = None
     gguf: bool = False
     binding: Any = None
+    bound: Any = None
     source: TensorSource | None = None
     types: Mapping[str, tuple[torch.dtype, torch.dtype]] = field(default_factory=dict)
     keeps_types: bool = True
@@ -52,3 +55,11 @@ class Checkpoint:
     rules: DecodeRules = DecodeRules()
     layout: Layout = Layout()
     pooling: SentencePooling | None = None
+
+    def weights(self) -> Weights:
+        """What ``model`` computes with, under canonical names: its parameters, or the files of one on the meta device.
+
+        ``identity()`` and blocks are those of the moment they are asked for.
+        """
+        state = {name: parameter.detach() for name, parameter in self.model.state_dict().items()}
+        return Weights(self.architecture, state, self.layout.source, self.layout.bound)

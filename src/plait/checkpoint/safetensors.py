@@ -55,6 +55,11 @@ class SafetensorsSource:
         """Stored names, then declared aliases."""
         return (*self._places, *self.aliases)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, or the shards."""
+        return tuple(self._headers)
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The stored shape."""
         return tuple(self._entry(name)["shape"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -34,6 +35,11 @@ class TensorSource(Protocol):
     @property
     def names(self) -> tuple[str, ...]:
         """The stored names."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files they are in."""
         ...
 
     @property

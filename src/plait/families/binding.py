@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plait.architecture import Architecture
@@ -64,6 +64,15 @@ class Entry:
             tensors = operation.load(tensors, self)
         return tensors
 
+    def rows(self) -> list[Tensor] | None:
+        """For each parameter the numbers of its rows in the stored matrix; ``None`` where rows do not stay whole."""
+        import torch
+
+        if not all(operation.by_rows for operation in self.operations):
+            return None
+        numbered = replace(self, shapes=tuple((shape[0], 1) for shape in self.shapes))
+        return [part[:, 0] for part in numbered.load(torch.arange(self.stored_shape[0])[:, None])]
+
     def save(self, tensors: list[Tensor]) -> Tensor:
         """Ours to stored."""
         for operation in reversed(self.operations):
@@ -91,6 +100,16 @@ class Binding:
         """The parameter of that name, from ``get(stored name)``."""
         entry, stored, part = self.entries[name]
         return entry.load(get(stored))[part]
+
+    def rows(self, name: str) -> Tensor | None:
+        """Which rows of the stored matrix are that parameter's, in its order; ``None`` where rows are not whole."""
+        entry, _, part = self.entries[name]
+        rows = entry.rows()
+        return None if rows is None else rows[part]
+
+    def stored(self, name: str) -> str:
+        """The stored tensor that the parameter of that name is in."""
+        return self.entries[name][1]
 
 
 def alternatives(pattern: str) -> list[str]:

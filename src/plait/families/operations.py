@@ -139,10 +139,14 @@ class Target(Protocol):
 
 @dataclass(frozen=True)
 class Operation:
-    """``load(stored tensors, target) -> parameters`` and ``save(parameters, target) -> stored tensors``."""
+    """``load(stored tensors, target) -> parameters`` and ``save(parameters, target) -> stored tensors``.
+
+    ``by_rows``: whether it moves whole rows of a matrix only, so that a row may as well be the bytes of its blocks.
+    """
 
     load: Callable[[list[Tensor], Target], list[Tensor]]
     save: Callable[[list[Tensor], Target], list[Tensor]]
+    by_rows: bool = False
 
 
 def _join(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -158,6 +162,7 @@ TRANSPOSE = Operation(lambda tensors, _: [t.t() for t in tensors], lambda tensor
 CAT = Operation(
     lambda tensors, target: list(tensors[0].split([shape[0] for shape in target.shapes])),
     lambda tensors, _: [_join(tensors)],
+    by_rows=True,
 )
 
 # A leading axis of 1: final_logits_bias (1, V)
@@ -178,7 +183,7 @@ def _group(tensors: list[Tensor], target: Target) -> list[Tensor]:
 
 
 # Query heads of a group, then its key, then its value: rows viewed as (K, H/K + 2, h). With K = H, q k v head by head.
-GROUP = Operation(_ungroup, _group)
+GROUP = Operation(_ungroup, _group, by_rows=True)
 
 
 def _pair_up(columns: int) -> Callable[[list[Tensor], Target], list[Tensor]]:
@@ -194,4 +199,4 @@ def _pair_up(columns: int) -> Callable[[list[Tensor], Target], list[Tensor]]:
 
 # Rows of each head in the order of interleaved rope (0, h/2, 1, h/2 + 1, ...), as llama.cpp wants Llama's; every tensor
 # by its own number of heads, which is its rows over h.
-INTERLEAVE = Operation(_pair_up(1), _pair_up(2))
+INTERLEAVE = Operation(_pair_up(1), _pair_up(2), by_rows=True)
