@@ -1,0 +1,231 @@
+#include "product.h"
+
+namespace plait {
+
+namespace {
+
+// Activations rounded to integers, by groups; what is beyond the last column is zero.
+template <class Integer, int N> struct Rounded {
+    float scale;  // x = scale * q
+    float offset; // scale * sum of q, which the weights' minimum is multiplied with
+    Integer q[N];
+};
+
+// One struct for each format: what rows of X consist of, for how many inputs one such thing stands, how many rows are
+// taken at a time, and `add` as in product.h.
+
+struct InF32 {
+    using Row = float;
+    static constexpr int each = 1, tile = TILE;
+    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        add_panel_f32<R>((const float *)w, inputs, x, stride, sum);
+    }
+};
+
+struct InBF16 {
+    using Row = float;
+    static constexpr int each = 1, tile = TILE;
+    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        add_panel_bf16<R>((const uint16_t *)w, inputs, x, stride, sum);
+    }
+};
+
+// int8 weights (scales float16, or float32 where Wide) times int16 activations, in groups of N.
+template <int N, bool Wide> struct InI8 {
+    using Row = Rounded<int16_t, N>;
+    static constexpr int each = N, tile = TILE_INT;
+    static constexpr float largest = 32767;
+    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        constexpr int scales = Wide ? 64 : 32;
+        Lanes s[R];
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+        for (int64_t k = 0; k < inputs; k += N, w += scales + 16 * N, ++x) {
+            Ints dot[R] = {};
+            auto q = (const int8_t *)w + scales;
+            PLAIT_UNROLL for (int pair = 0; pair < N / 2; ++pair) {
+                Pairs p = load_pairs(q + 32 * pair);
+                PLAIT_UNROLL for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], p, word(x[r * stride].q + 2 * pair));
+            }
+            Lanes scale = Wide ? load((const float *)w) : load_half(w);
+            PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(to_float(dot[r]), scale * broadcast(x[r * stride].scale), s[r]);
+        }
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+    }
+};
+
+// int4 weights times int8 activations: the integers are unsigned, and the sum of the activations, times -8 or the
+// group's minimum, makes up for it.
+enum class Low { EIGHT, HALF, FLOAT };
+
+template <Low low> struct InI4 {
+    using Row = Rounded<int8_t, 32>;
+    static constexpr int each = 32, tile = TILE_INT;
+    static constexpr float largest = 127;
+    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
+        Lanes s[R];
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+        for (int64_t k = 0; k < inputs; k += 32, w += header + 256, ++x) {
+            QuadSum dot[R] = {};
+            PLAIT_UNROLL for (int v = 0; v < 4; ++v) {
+                Quads first, second;
+                load_quads(w + header + 64 * v, first, second);
+                PLAIT_UNROLL for (int r = 0; r < R; ++r) {
+                    dot[r] = add_dot(dot[r], first, word(x[r * stride].q + 4 * v));
+                    dot[r] = add_dot(dot[r], second, word(x[r * stride].q + 16 + 4 * v));
+                }
+            }
+            Lanes scale = low == Low::FLOAT ? load((const float *)w) : load_half(w);
+            PLAIT_UNROLL for (int r = 0; r < R; ++r) {
+                Lanes d = to_float(total(dot[r])), unit = broadcast(x[r * stride].scale), offset = broadcast(x[r * stride].offset);
+                if constexpr (low == Low::EIGHT) {
+                    s[r] = fma(scale, fma(d, unit, broadcast(-8.f) * offset), s[r]);
+                } else {
+                    Lanes least = low == Low::FLOAT ? load((const float *)w + 16) : load_half(w + 32);
+                    s[r] = fma(least, offset, fma(scale, d * unit, s[r]));
+                }
+            }
+        }
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+    }
+};
+
+// Rounds n inputs (nearest even), n at most N; a group with an infinity or no number gets a scale that is none.
+template <class Integer, int N> void round_group(const float *x, int64_t n, float largest, Rounded<Integer, N> &out) {
+    float value[N] = {};
+    std::memcpy(value, x, size_t(n) * sizeof(float));
+    int32_t most = 0; // magnitudes of floats are ordered as their bits are
+    for (int i = 0; i < N; ++i) {
+        int32_t magnitude = bits<int32_t>(value[i]) & 0x7fffffff;
+        most = magnitude > most ? magnitude : most;
+    }
+    bool finite = most < 0x7f800000;
+    float top = bits<float>(most), inverse = finite && top > 0 ? largest / top : 0.f;
+    if (!(inverse <= 3e38f)) inverse = 0.f; // numbers so small are nothing
+    int32_t sum = 0;
+    for (int i = 0; i < N; ++i) {
+        float shifted = value[i] * inverse + 12582912.f; // 1.5 * 2^23: the unit is the last place, and addition rounds
+        int32_t q = finite ? bits<int32_t>(shifted) - 0x4b400000 : 0;
+        out.q[i] = Integer(q);
+        sum += q;
+    }
+    out.scale = finite ? (inverse > 0 ? top / largest : 0.f) : NAN;
+    out.offset = out.scale * float(sum);
+}
+
+constexpr int64_t NEAR = 256 << 10; // bytes of activations that stay close to a core while panels go by
+constexpr int64_t MOST_ROWS = 96;   // of a block: their sums of one panel are on the stack
+constexpr int64_t STEP = 512;       // inputs after which the tiles take turns, so that a piece of panel is read once
+
+// What becomes of the sums of one row and one panel.
+PLAIT_INLINE void finish(Lanes sum, float *target, int64_t row, int64_t count, const Epilogue &e) {
+    if (e.bias) sum = sum + load(e.bias + row, count);
+    Lanes y = activate(e.activation, sum) * broadcast(e.scale);
+    if (e.add) y = fma(broadcast(e.skip), load(target, count), y);
+    store(target, y, count);
+}
+
+template <class In, int R>
+void tile(int rows, const uint8_t *w, int64_t inputs, const typename In::Row *x, int64_t stride, Lanes *sum) {
+    if (rows == R) In::template add<R>(w, inputs, x, stride, sum);
+    else if constexpr (R > 1) tile<In, R - 1>(rows, w, inputs, x, stride, sum);
+}
+
+template <class In>
+void multiply(Worker &worker, const Matrix &w, const typename In::Row *x, int64_t stride, int64_t n, float *y,
+              int64_t y_stride, const Epilogue &epilogue) {
+    const Layout layout = LAYOUTS[w.format];
+    const int64_t row_bytes = stride * int64_t(sizeof *x), n_panels = panels(w.rows);
+    int64_t block = NEAR / (row_bytes ? row_bytes : 1) / In::tile * In::tile;
+    block = block < 4 * In::tile ? 4 * In::tile : block > MOST_ROWS ? MOST_ROWS : block;
+    const int64_t blocks = (n + block - 1) / block;
+    block = (n + blocks - 1) / (blocks ? blocks : 1);
+    // An item is one panel with one block of rows, the panels of a block one after the other.
+    worker.share(blocks * n_panels, 1, [&](int64_t first, int64_t last) {
+        for (int64_t item = first; item < last; ++item) {
+            const int64_t top = item / n_panels * block, panel = item % n_panels;
+            const int64_t rows = n - top < block ? n - top : block, tiles = (rows + In::tile - 1) / In::tile;
+            const uint8_t *data = w.data + panel * panel_bytes(w.format, w.columns);
+            Lanes sums[MOST_ROWS] = {};
+            const int64_t step = tiles == 1 ? w.columns : STEP;
+            for (int64_t k = 0; k < w.columns; k += step) {
+                const int64_t inputs = w.columns - k < step ? w.columns - k : step;
+                for (int64_t t = 0; t < tiles; ++t) {
+                    const int64_t row = t * rows / tiles, end = (t + 1) * rows / tiles;
+                    tile<In, In::tile>(int(end - row), data + k / layout.inputs * layout.bytes, inputs,
+                                       x + (top + row) * stride + k / In::each, stride, sums + row);
+                }
+            }
+            const int64_t start = panel * PANEL, count = w.rows - start;
+            for (int64_t row = 0; row < rows; ++row)
+                finish(sums[row], y + (top + row) * y_stride + start, start, count, epilogue);
+        }
+    });
+}
+
+template <class In>
+void round_and_multiply(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y,
+                        int64_t y_stride, const Epilogue &epilogue, void *scratch) {
+    auto rounded = (typename In::Row *)scratch;
+    constexpr int64_t N = In::each;
+    const int64_t per_row = groups(w.format, w.columns);
+    worker.share(n * per_row, 16, [&](int64_t first, int64_t last) {
+        for (int64_t g = first; g < last; ++g) {
+            const int64_t row = g / per_row, k = g % per_row * N, left = w.columns - k;
+            round_group(x + row * x_stride + k, left < N ? left : N, In::largest, rounded[g]);
+        }
+    });
+    worker.barrier();
+    multiply<In>(worker, w, rounded, per_row, n, y, y_stride, epilogue);
+}
+
+} // namespace
+
+int64_t scratch_bytes(int64_t format, int64_t n, int64_t columns) {
+    const int64_t group[FORMATS] = {0, 0, sizeof(Rounded<int16_t, 32>), sizeof(Rounded<int16_t, 16>),
+                                    sizeof(Rounded<int8_t, 32>), sizeof(Rounded<int8_t, 32>), sizeof(Rounded<int8_t, 32>)};
+    return n * groups(format, columns) * group[format];
+}
+
+void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride,
+             const Epilogue &e, void *scratch) {
+    switch (w.format) {
+    case F32: return multiply<InF32>(worker, w, x, x_stride, n, y, y_stride, e);
+    case BF16: return multiply<InBF16>(worker, w, x, x_stride, n, y, y_stride, e);
+    case I8: return round_and_multiply<InI8<32, false>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    case I8W: return round_and_multiply<InI8<16, true>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    case I4: return round_and_multiply<InI4<Low::EIGHT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    case I4M: return round_and_multiply<InI4<Low::HALF>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    case I4MW: return round_and_multiply<InI4<Low::FLOAT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    }
+}
+
+void unpack_row(const Matrix &w, int64_t row, float *out, float scale) {
+    const Layout layout = LAYOUTS[w.format];
+    const uint8_t *group = w.data + row / PANEL * panel_bytes(w.format, w.columns);
+    const int64_t r = row % PANEL;
+    for (int64_t start = 0; start < w.columns; start += layout.inputs, group += layout.bytes) {
+        auto floats = (const float *)group;
+        auto halves = (const uint16_t *)group;
+        for (int64_t i = 0; i < layout.inputs && start + i < w.columns; ++i) {
+            auto nibble = [&](int64_t header) {
+                uint8_t both = group[header + i % 16 / 4 * 64 + r * 4 + i % 4];
+                return float(i < 16 ? both & 15 : both >> 4);
+            };
+            auto byte = [&](int64_t header) { return float(int8_t(group[header + i / 2 * 32 + r * 2 + i % 2])); };
+            float value = 0;
+            switch (w.format) {
+            case F32: value = floats[r]; break;
+            case BF16: value = bfloat(halves[r * 2 + i]); break;
+            case I8: value = half(halves[r]) * byte(32); break;
+            case I8W: value = floats[r] * byte(64); break;
+            case I4: value = half(halves[r]) * (nibble(32) - 8); break;
+            case I4M: value = half(halves[r]) * nibble(64) + half(halves[16 + r]); break;
+            case I4MW: value = floats[r] * nibble(128) + floats[16 + r]; break;
+            }
+            out[start + i] = value * scale;
+        }
+    }
+}
+
+} // namespace plait

@@ -1,0 +1,72 @@
+// Products of activations with packed matrices: Y (n, rows) = X (n, columns) W^T, and what happens to Y at once.
+//
+// A row's sums are made in the same order whatever rows are beside it and however many threads there are, so a token
+// has the same logits alone, in a batch, in a chunk of its prompt, and when a draft of it is verified: bit for bit.
+#pragma once
+#include "formats.h"
+#include "lanes.h"
+#include "team.h"
+
+namespace plait {
+
+enum Activation : int64_t { NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU, TANH, ACTIVATIONS };
+
+PLAIT_INLINE Lanes activate(int64_t kind, Lanes x) {
+    Lanes zero = broadcast(0.f), one = broadcast(1.f), half_x = x * broadcast(0.5f);
+    switch (kind) {
+    case RELU: return max(zero, x);
+    case RELU2: return max(zero, x) * max(zero, x);
+    case GELU: return half_x * (one + erf(x * broadcast(0.70710678f)));
+    case GELU_TANH: return half_x * (one + tanh(broadcast(0.79788456f) * fma(broadcast(0.044715f) * x * x, x, x)));
+    case QUICK_GELU: return x * sigmoid(broadcast(1.702f) * x);
+    case SILU: return x * sigmoid(x);
+    case TANH: return tanh(x);
+    default: return x;
+    }
+}
+
+// target = activation(sum + bias) * scale, or with `add` that plus skip * target. Given over from Python as it stands.
+struct Epilogue {
+    const float *bias = nullptr; // (rows,)
+    int64_t activation = NONE;
+    int64_t add = 0;
+    float skip = 1, scale = 1;
+};
+
+// Bytes that product() needs for the activations of n rows rounded to integers, 64-byte aligned; 0 for F32 and BF16.
+int64_t scratch_bytes(int64_t format, int64_t n, int64_t columns);
+
+// Called by every member of a running team, with the same arguments; row i of X is at x + i * x_stride, of Y likewise.
+// It ends without a barrier: there has to be one before Y is read, or X or the scratch is written again.
+void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride,
+             const Epilogue &epilogue, void *scratch);
+
+// out (columns,) = row `row` of W, times scale: an embedding from a tied table.
+void unpack_row(const Matrix &w, int64_t row, float *out, float scale);
+
+// The inner loops over one panel, also of use where a panel holds keys: sum[r] += x[r] (inputs,) times the panel's 16
+// rows, for R rows of x, `stride` apart. Inputs are those of the panel from its start.
+template <int R> PLAIT_INLINE void add_panel_f32(const float *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
+    Lanes s[R];
+    PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+    for (int64_t k = 0; k < inputs; ++k) {
+        Lanes wk = load(w + 16 * k);
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(wk, broadcast(x[r * stride + k]), s[r]);
+    }
+    PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+}
+
+template <int R> PLAIT_INLINE void add_panel_bf16(const uint16_t *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
+    Lanes s[R];
+    PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+    for (int64_t k = 0; k < inputs; k += 2) {
+        Lanes even, odd;
+        load_bfloat_pairs(w + 16 * k, even, odd);
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(even, broadcast(x[r * stride + k]), s[r]);
+        if (k + 1 == inputs) break;
+        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(odd, broadcast(x[r * stride + k + 1]), s[r]);
+    }
+    PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+}
+
+} // namespace plait
