@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import cast
 
+from plait.architecture import Activation, Pooling
 from plait.engine import program as p
 from plait.engine.program import Operation, Program, Register, Space, View
 from plait.model import Transformer
@@ -19,7 +21,7 @@ from plait.model.head import Head
 from plait.model.norm import Norm, Slots
 from plait.model.stack import Stack
 
-_NAMES = {act: name for name, act in ACTIVATIONS.items()}
+_NAMES: dict[object, Activation] = {act: name for name, act in ACTIVATIONS.items()}
 
 
 def lower(model: Transformer) -> dict[str, Program]:
@@ -226,7 +228,7 @@ class _Emitter:
         part: Head | None = self.model.head
         taken = Register("taken", x.width, taken=True).whole
         if part is not None and part.pooling is not None:
-            self.operations.append(p.Pool(target=taken, source=x, pooling=part.pooling))
+            self.operations.append(p.Pool(target=taken, source=x, pooling=cast(Pooling, part.pooling)))
         else:
             self.operations.append(p.Take(target=taken, source=x))
         if part is None:

@@ -1,8 +1,8 @@
 """Program: a tower as a list of a dozen kinds of operation over named registers, ready for torch or for kernels.
 
 A pass reads rows of tokens, flat and without padding: those of one sequence stand together, and every row carries its
-token, position, order (its index in its sequence) and sequence. Weights are canonical names; registers are matrices with
-a line for each row of the pass, or for each row whose logits are wanted (``taken``).
+token, position, order (its index in its sequence) and sequence. Weights are canonical names; registers are matrices
+with a line for each row of the pass, or for each row whose logits are wanted (``taken``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,210 @@
+"""Every operation in torch: the oracle of the kernels, and what runs where there is none.
+
+Legend: n rows, w wanted rows, h heads, g key and value heads, d head width, s tokens held by one sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from plait.engine import program as p
+from plait.engine.pages import PAGE
+from plait.engine.passes import Held, Pass
+from plait.engine.program import Operation, Register, View
+from plait.model.feedforward import ACTIVATIONS
+from plait.model.position import alibi_slopes, relative_buckets, sinusoids
+
+
+class Dense(Protocol):
+    """Where operations find their parameters, whatever they are stored as."""
+
+    def dense(self, name: str) -> Tensor:
+        """The parameter, in the type that is computed in."""
+        ...
+
+
+Registers = Mapping[Register, Tensor]
+
+
+def execute(operation: Operation, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    """Do one operation: read registers ``(n or w, width)`` and weights, write its target."""
+    _DO[type(operation)](operation, pass_, registers, weights)
+
+
+def at(view: View, registers: Registers) -> Tensor:
+    """The columns of a view."""
+    return registers[view.register][:, view.start : view.start + view.width]
+
+
+def _embed(o: p.Embed, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    x = weights.dense(o.table)[_index(pass_.tokens)] * o.scale
+    positions = _index(pass_.positions) + o.offset
+    if o.positions is not None:
+        x = x + weights.dense(o.positions)[positions]
+    elif o.sinusoid is not None:
+        x = x + sinusoids(positions, o.target.width, o.sinusoid).to(x.dtype)
+    if o.types is not None:
+        types = np.zeros_like(pass_.tokens) if pass_.types is None else pass_.types
+        x = x + weights.dense(o.types)[_index(types)]
+    at(o.target, registers).copy_(x)
+
+
+def _norm(o: p.Norm, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    x = at(o.source, registers).unflatten(1, (-1, o.width))
+    y = F.layer_norm(x, (o.width,), eps=o.eps) if o.centred else F.rms_norm(x, (o.width,), eps=o.eps)
+    if o.weight is not None:
+        weight = weights.dense(o.weight)
+        y = y * (1 + weight if o.offset else weight).view(-1, o.width)
+    if o.bias is not None:
+        y = y + weights.dense(o.bias).view(-1, o.width)
+    at(o.target, registers).copy_(y.flatten(1))
+
+
+def _linear(o: p.Linear, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    x = at(o.source, registers)
+    parts = [
+        F.linear(x, weights.dense(weight), None if bias is None else weights.dense(bias))
+        for weight, bias in zip(o.weight, o.bias, strict=True)
+    ]
+    y = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    y = y if o.activation is None else ACTIVATIONS[o.activation](y)
+    target = at(o.target, registers)
+    target.copy_(o.skip * target + o.scale * y if o.add else y)
+
+
+def _clamp(o: p.Clamp, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    at(o.target, registers).clamp_(-o.limit, o.limit)
+
+
+def _rotate(o: p.Rotate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    heads = at(o.target, registers).unflatten(1, (-1, o.d_head))  # n h d
+    turns = pass_.turns[o.rope]
+    cos, sin = torch.from_numpy(turns.table)[_index(turns.lines)].to(heads.dtype).unsqueeze(1).chunk(2, dim=-1)
+    turned = heads[..., : 2 * cos.shape[-1]]
+    if o.rope.interleaved:
+        first, second = turned[..., 0::2], turned[..., 1::2]
+    else:
+        first, second = turned.chunk(2, dim=-1)
+    one, two = first * cos - second * sin, second * cos + first * sin
+    first.copy_(one)
+    second.copy_(two)
+
+
+def _store(o: p.Store, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    held = pass_.spaces[o.space]
+    order = pass_.orders
+    page = [held.tables[s][i] for s, i in zip(pass_.sequences, order // PAGE, strict=True)]
+    pages, slots = _index(np.array(page, np.int64)), _index(order % PAGE)
+    keys, values = (at(v, registers).unflatten(1, (-1, o.d_head)) for v in (o.target, o.values))  # n g d
+    held.pages.keys[o.layer][pages, :, :, slots] = keys.to(held.pages.dtype)
+    held.pages.values[o.layer][pages, :, slots, : o.d_head] = values.to(held.pages.dtype)
+
+
+def _attend(o: p.Attend, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    queries = at(o.queries, registers).unflatten(1, (o.n_heads, o.d_head))  # n h d
+    target = at(o.target, registers)
+    held = pass_.spaces[o.space]
+    for sequence in range(pass_.n_sequences):
+        rows = slice(int(pass_.begins[sequence]), int(pass_.begins[sequence + 1]))
+        if rows.start == rows.stop:
+            continue
+        keys, values, key_positions = _gather(o, held, sequence, queries.dtype)  # g s d, s
+        orders, positions = _index(pass_.orders[rows]), _index(pass_.positions[rows])
+        group = o.n_heads // o.n_kv_heads
+        grouped = queries[rows].transpose(0, 1).unflatten(0, (o.n_kv_heads, group))  # g group n d
+        scores = (grouped @ keys.transpose(1, 2).unsqueeze(1)).flatten(0, 1) * o.scale  # h n s
+        if o.softcap is not None:
+            scores = o.softcap * torch.tanh(scores / o.softcap)
+        distance = key_positions[None, :] - positions[:, None]
+        if o.alibi:
+            slopes = torch.tensor(alibi_slopes(o.n_heads), dtype=scores.dtype)
+            scores = scores - distance.abs() * slopes[:, None, None]
+        if o.relative is not None and o.relative_weight is not None:
+            buckets = relative_buckets(distance, o.relative, causal=o.causal)
+            scores = scores + weights.dense(o.relative_weight)[buckets].permute(2, 0, 1)
+        behind = orders[:, None] - torch.arange(keys.shape[1])[None, :]
+        allowed = _visible(o, behind)
+        scores = scores.masked_fill(~allowed, float("-inf"))
+        pattern = scores.softmax(-1).nan_to_num(0.0)  # who sees nothing gets zeros
+        mix = (pattern.unflatten(0, (o.n_kv_heads, group)) @ values.unsqueeze(1)).flatten(0, 1)  # h n d
+        target[rows] = mix.transpose(0, 1).flatten(1)
+
+
+def _gather(o: p.Attend, held: Held, sequence: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """What a sequence holds, out of its pages: keys and values ``(g, s, d)``, positions ``(s,)``."""
+    length = int(held.lengths[sequence])
+    numbers = held.tables[sequence][: -(-length // PAGE)]
+    pages = _index(numbers)
+    keys = held.pages.keys[o.layer][pages].permute(1, 0, 3, 2).flatten(1, 2)[:, :length].to(dtype)
+    values = held.pages.values[o.layer][pages].transpose(0, 1).flatten(1, 2)[:, :length, : o.d_head].to(dtype)
+    return keys, values, _index(held.pages.positions[numbers].reshape(-1)[:length])
+
+
+def _visible(o: p.Attend, behind: Tensor) -> Tensor:
+    """``(n, s)`` boolean, from how far each key is behind its query."""
+    allowed = behind >= 0 if o.causal else torch.ones_like(behind, dtype=torch.bool)
+    if o.window is not None:
+        allowed &= behind < o.window if o.causal else behind.abs() <= o.window
+    return allowed
+
+
+def _activate(o: p.Activate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    target = at(o.target, registers)
+    target.copy_(ACTIVATIONS[o.activation](target))
+
+
+def _gate(o: p.Gate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    target = at(o.target, registers)
+    target.copy_(ACTIVATIONS[o.activation](target) * at(o.up, registers))
+
+
+def _add(o: p.Add, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    target = at(o.target, registers)
+    target.copy_(o.skip * target + o.scale * at(o.source, registers))
+
+
+def _take(o: p.Take, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    at(o.target, registers).copy_(at(o.source, registers)[_index(pass_.taken)])
+
+
+def _pool(o: p.Pool, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    source, target = at(o.source, registers), at(o.target, registers)
+    for sequence, (begin, end) in enumerate(zip(pass_.begins[:-1].tolist(), pass_.begins[1:].tolist(), strict=True)):
+        rows = source[begin:end]
+        if o.pooling == "mean":
+            target[sequence] = rows.sum(0) / max(1, end - begin)
+        else:
+            target[sequence] = rows[0 if o.pooling == "cls" else -1]
+
+
+def _cap(o: p.Cap, pass_: Pass, registers: Registers, weights: Dense) -> None:
+    target = at(o.target, registers)
+    y = target * o.scale
+    target.copy_(y if o.softcap is None else o.softcap * torch.tanh(y / o.softcap))
+
+
+def _index(numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(numbers.astype(np.int64))
+
+
+_DO: dict[type[Operation], Callable[[Any, Pass, Registers, Dense], None]] = {
+    p.Embed: _embed,
+    p.Norm: _norm,
+    p.Linear: _linear,
+    p.Clamp: _clamp,
+    p.Rotate: _rotate,
+    p.Store: _store,
+    p.Attend: _attend,
+    p.Activate: _activate,
+    p.Gate: _gate,
+    p.Add: _add,
+    p.Take: _take,
+    p.Pool: _pool,
+    p.Cap: _cap,
+}

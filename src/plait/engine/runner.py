@@ -1,0 +1,399 @@
+"""The engine as a runner: rows of any lengths are laid end to end, and one pass of the program reads them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plait.architecture import Architecture, Tower
+from plait.engine import program as p
+from plait.engine.cache import EngineCache, Row
+from plait.engine.pages import Pages, Run
+from plait.engine.passes import Held, Pass
+from plait.engine.program import Program, Register, Space
+from plait.engine.rotations import Rotations
+
+CHUNK = 512  # rows of a pass at most; an encoder reads a batch of sources whole
+
+
+class Executor(Protocol):
+    """Runs a program: by kernels, by torch, or by both."""
+
+    def run(self, pass_: Pass, registers: Mapping[Register, Tensor]) -> None:
+        """Read the pass and write the registers."""
+        ...
+
+
+@dataclass
+class _Part:
+    """What one sequence reads in a pass."""
+
+    row: Row
+    tokens: np.ndarray  # (n,) int32
+    positions: np.ndarray  # (n,) int32
+    wanted: np.ndarray  # which of them give logits, ascending
+    total: int  # how long the sequence is declared to become, or will be after this call
+    types: np.ndarray | None = None
+
+
+class EngineRunner:
+    """Programs with their weights, as what generation drives. Made by ``optimize``.
+
+    ``dtype`` is the type that is computed in, ``cache_dtype`` that of keys and values.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        executors: Mapping[str, tuple[Program, Executor]],
+        tables: Callable[[str], int],
+        identity: str,
+        *,
+        dtype: torch.dtype = torch.float32,
+        cache_dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.architecture, self.identity = architecture, identity
+        self.device, self.dtype = torch.device("cpu"), dtype
+        self._executors = executors
+        self._rows_of = tables
+        self._buffers: dict[Register, Tensor] = {}
+        self._rotations = {
+            tower.name: Rotations({layer.rope for layer in tower.layers if layer.rope is not None}, tower.d_head, dtype)
+            for tower in architecture.towers
+        }
+        scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
+        self._by_length = {scaling for scaling in scalings if scaling is not None and scaling.by_length}
+        cached = torch.float64 if dtype == torch.float64 else cache_dtype
+        self._pages: dict[Space, Pages] = {}
+        for tower in architecture.towers:
+            if tower.causal:
+                self._pages["self"] = _pages(tower, tower.n_layers, cached)
+                if tower.cross:
+                    self._pages["memory"] = _pages(tower, tower.n_layers, cached)
+            else:
+                self._pages["pass"] = _pages(tower, 1, cached)
+
+    # As a runner
+
+    def cache(
+        self, batch: int, *, capacity: int | None = None, total_lengths: Sequence[int] | None = None
+    ) -> EngineCache:
+        """See ``plait.generation.Runner``. ``ValueError`` for an encoder, which takes none."""
+        if "self" not in self._pages:
+            raise ValueError("an encoder reads its whole input at once; only a decoder takes a cache.")
+        return EngineCache(self._pages["self"], batch, capacity, total_lengths)
+
+    @torch.inference_mode()
+    def prefill(
+        self,
+        tokens: Tensor,
+        cache: EngineCache,
+        *,
+        mask: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        last_only: bool = True,
+    ) -> Tensor:
+        """See ``plait.generation.Runner``. Logits of padding are 0."""
+        batch, n = tokens.shape
+        if batch != cache.batch:
+            raise ValueError(f"tokens: {batch} rows, but the cache was made for {cache.batch}.")
+        real = np.ones((batch, n), bool) if mask is None else _whole("mask", mask, (batch, n)).astype(bool)
+        ids = _ids("tokens", tokens, self._rows_of("decoder"), real)
+        given = None if positions is None else _whole("positions", positions, (batch, n))
+        sources = None
+        if source is not None:
+            there = np.ones(tuple(source.shape), bool) if source_mask is None else _bool(source_mask)
+            sources = [
+                r[m] for r, m in zip(_ids("source", source, self._rows_of("encoder"), there), there, strict=True)
+            ]
+        parts = []
+        for i, row in enumerate(cache.rows):
+            cache.check_room(i, int(real[i].sum()))
+            parts.append(self._part(row, ids[i][real[i]], None if given is None else given[i][real[i]], not last_only))
+        self._remember(cache.rows, sources)
+        logits = self._read(parts)
+        if self._pools("decoder"):
+            return logits
+        counts = [len(part.wanted) for part in parts]
+        if last_only:
+            out = logits.new_zeros(batch, 1, logits.shape[1])
+            out[[i for i, count in enumerate(counts) if count], 0] = logits
+            return out
+        if all(real.flat):
+            return logits.view(batch, n, -1)
+        out = logits.new_zeros(batch, n, logits.shape[1])
+        out[torch.from_numpy(real)] = logits
+        return out
+
+    @torch.inference_mode()
+    def step(self, tokens: Tensor, cache: EngineCache) -> Tensor:
+        """See ``plait.generation.Runner``."""
+        ids = _ids("tokens", tokens.unsqueeze(1), self._rows_of("decoder"))
+        if len(ids) != cache.batch:
+            raise ValueError(f"tokens: {len(ids)} rows, but the cache was made for {cache.batch}.")
+        for i in range(cache.batch) if cache.capacity is not None else ():
+            cache.check_room(i, 1)
+        self._remember(cache.rows, None)
+        return self._read([self._part(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
+
+    @torch.inference_mode()
+    def advance(self, reads: Sequence[Any]) -> list[Tensor]:
+        """See ``plait.generation.Runner``: all reads in one flat pass."""
+        parts: list[_Part] = []
+        for read in reads:
+            (row,) = read.cache.rows
+            n = len(read.tokens)
+            read.cache.check_room(0, n)
+            ids = _ids("tokens", torch.tensor([list(read.tokens)]), self._rows_of("decoder"))[0]
+            given = getattr(read, "positions", None)
+            parts.append(self._part(row, ids, None if given is None else np.array(given, np.int32), read.all_logits))
+        for read in reads:
+            source = getattr(read, "source", None)
+            if source is not None:
+                there = _ids("source", torch.tensor([list(source)]), self._rows_of("encoder"))
+                self._remember(read.cache.rows, list(there))
+            else:
+                self._remember(read.cache.rows, None)
+        return list(self._read(parts).split([len(part.wanted) for part in parts]))
+
+    @torch.inference_mode()
+    def states(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
+        """An encoder's last hidden states for sequences of tokens: one ``(n, d_model)`` for each."""
+        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
+        return [t.clone() for t in self._encode(ids, None, types)[0]]
+
+    @torch.inference_mode()
+    def classify(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
+        """An encoder's logits: ``(n, vocab_size)`` for each sequence, or ``(1, labels)`` where the head pools."""
+        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
+        return [t.clone() for t in self._encode(ids, None, types)[1]]
+
+    # Passes
+
+    def _part(self, row: Row, ids: np.ndarray, positions: np.ndarray | None, all_logits: bool) -> _Part:
+        n = len(ids)
+        if positions is None:
+            start = row.own.next_position
+            positions = np.arange(start, start + n, dtype=np.int32)
+        self._check_positions("decoder", positions)
+        wanted = np.arange(0 if all_logits else max(n - 1, 0), n)
+        return _Part(row, ids, positions, wanted, self._total(row, n))
+
+    def _total(self, row: Row, n: int) -> int:
+        """What a scaling by length goes by. A row that grows past a scaling's original length needs the declaration:
+        its keys were turned for another length."""
+        before, after = row.own.length, row.own.length + n
+        if row.total is not None:
+            return row.total
+        for scaling in self._by_length if before else ():
+            limit = scaling.original_max_length or 0
+            if after > limit and (scaling.kind == "dynamic" or before <= limit):
+                raise ValueError(
+                    f"cache: rows grew to {after} tokens, past the original length of {limit} that their rotations "
+                    "were chosen for; declare how long they will become with cache(total_lengths=...)."
+                )
+        return after
+
+    def _check_positions(self, tower: str, positions: np.ndarray) -> None:
+        a = self.architecture
+        if a.position == "learned" and len(positions) and int(positions.max()) >= (a.max_length or 0):
+            raise ValueError(
+                f"length: a row of {int(positions.max()) + 1} tokens is longer than the {a.max_length} there are "
+                "positions for."
+            )
+
+    def _read(self, parts: Sequence[_Part]) -> Tensor:
+        """Logits of what is wanted, ``(w, vocab)``, in passes of at most ``CHUNK`` rows."""
+        found: list[Tensor] = []
+        pending: list[_Part] = []
+        whole = sum(len(part.tokens) for part in parts)
+        chunk = room = max(whole, 1) if self._pools("decoder") else CHUNK
+        for part in parts:
+            at = 0
+            while at < len(part.tokens):
+                end = min(len(part.tokens), at + room)
+                wanted = part.wanted[(part.wanted >= at) & (part.wanted < end)] - at
+                pending.append(_Part(part.row, part.tokens[at:end], part.positions[at:end], wanted, part.total))
+                room -= end - at
+                at = end
+                if room == 0:
+                    found.append(self._pass(pending))
+                    pending, room = [], chunk
+        if pending or not found:
+            found.append(self._pass(pending))
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+    def _pass(self, parts: Sequence[_Part]) -> Tensor:
+        program, _ = self._executors["decoder"]
+        orders: list[np.ndarray] = []
+        for part in parts:
+            start = part.row.own.length
+            orders.append(np.arange(start, start + len(part.tokens), dtype=np.int32))
+            part.row.own.extend(part.positions)
+        spaces: dict[Space, Held] = {"self": _held([part.row.own for part in parts], self._pages["self"])}
+        if "memory" in self._pages:
+            spaces["memory"] = _held([part.row.memory for part in parts], self._pages["memory"])
+        return self._run("decoder", parts, orders, spaces)[program.output].clone()
+
+    def _remember(self, rows: Sequence[Row], sources: Sequence[np.ndarray] | None) -> None:
+        """Encode the sources, whose keys and values every row of the decoder then holds."""
+        if "memory" not in self._pages:
+            if sources is not None:
+                kind = self.architecture.kind
+                raise ValueError(f"source, source_mask: they are for an encoder-decoder, and this is {kind} only.")
+            return
+        held = [row.memory is not None for row in rows]
+        if sources is None:
+            if not all(held):
+                raise ValueError(
+                    "source: an encoder-decoder needs the tokens to encode; a cache remembers them after one call."
+                )
+            return
+        if any(held):
+            raise ValueError("source: this cache already holds an encoded source; pass it once, at the first call.")
+        memory = [Run(self._pages["memory"], len(source)) for source in sources]
+        self._encode(sources, memory, None)
+        for row, run in zip(rows, memory, strict=True):
+            row.memory = run
+
+    def _encode(
+        self,
+        sources: Sequence[np.ndarray],
+        memory: Sequence[Run] | None,
+        types: Sequence[Sequence[int]] | None,
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Hidden states and logits of each source, in one pass."""
+        if "encoder" not in self._executors:
+            raise ValueError("source: a decoder alone has no encoder to read it.")
+        program, _ = self._executors["encoder"]
+        scratch = [Run(self._pages["pass"], len(source)) for source in sources]
+        if memory is None and "memory" in self._pages:  # written all the same, and given back at once
+            memory = [Run(self._pages["memory"], len(source)) for source in sources]
+        parts: list[_Part] = []
+        orders: list[np.ndarray] = []
+        for i, (source, run) in enumerate(zip(sources, scratch, strict=True)):
+            order = np.arange(len(source), dtype=np.int32)
+            self._check_positions("encoder", order)
+            orders.append(order)
+            run.extend(order)
+            if memory is not None:
+                memory[i].extend(order)
+            wanted = order if memory is None else order[:0]
+            given = None if types is None else np.array(types[i], np.int32)
+            parts.append(_Part(Row(run), source, order, wanted, len(source), given))
+        spaces: dict[Space, Held] = {"pass": _held(scratch, self._pages["pass"])}
+        if memory is not None:
+            spaces["memory"] = _held(memory, self._pages["memory"])
+        registers = self._run("encoder", parts, orders, spaces)
+        lengths = [len(source) for source in sources]
+        states = next(registers[r] for r in registers if r.name == "x")
+        if memory is not None:
+            return list(states.split(lengths)), []
+        pooled = self._pools("encoder")
+        return list(states.split(lengths)), list(
+            registers[program.output].split([1] * len(lengths) if pooled else lengths)
+        )
+
+    def _run(
+        self,
+        name: str,
+        parts: Sequence[_Part],
+        orders: Sequence[np.ndarray],
+        spaces: Mapping[Space, Held],
+    ) -> Mapping[Register, Tensor]:
+        """Lay the parts end to end, run the program, and give its registers."""
+        program, executor = self._executors[name]
+        lengths = [len(part.tokens) for part in parts]
+        begins = np.zeros(len(parts) + 1, np.int32)
+        begins[1:] = np.cumsum(lengths)
+        positions = _joined([part.positions for part in parts])
+        sequences = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
+        taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
+        if any(part.types is not None for part in parts):
+            types = _joined([np.zeros_like(part.tokens) if part.types is None else part.types for part in parts])
+            self._check_types(types)
+        else:
+            types = None
+        pass_ = Pass(
+            tokens=_joined([part.tokens for part in parts]),
+            positions=positions,
+            orders=_joined(orders),
+            sequences=sequences,
+            begins=begins,
+            taken=taken,
+            spaces=spaces,
+            turns=self._rotations[name].turns(positions, np.repeat([part.total for part in parts], lengths)),
+            types=types,
+        )
+        wanted = len(parts) if self._pools(name) else len(taken)
+        registers = {r: self._buffer(r, wanted if r.taken else pass_.rows) for r in program.registers}
+        executor.run(pass_, registers)
+        return registers
+
+    def _pools(self, name: str) -> bool:
+        """Whether the head has one line for each sequence."""
+        return any(isinstance(operation, p.Pool) for operation in self._executors[name][0].operations)
+
+    def _check_types(self, types: np.ndarray) -> None:
+        a = self.architecture
+        if not a.token_types:
+            raise ValueError("token_types: this embedding has no table of types.")
+        if len(types) and not 0 <= int(types.min()) <= int(types.max()) < a.token_types:
+            raise ValueError(
+                f"token_types: {int(types.min())} to {int(types.max())}, but there are {a.token_types} types."
+            )
+
+    def _buffer(self, register: Register, rows: int) -> Tensor:
+        """The register's first lines, in memory that is kept."""
+        buffer = self._buffers.get(register)
+        if buffer is None or len(buffer) < rows:
+            buffer = self._buffers[register] = torch.empty(max(rows, 1), register.width, dtype=self.dtype)
+        return buffer[:rows]
+
+
+def _pages(tower: Tower, layers: int, dtype: torch.dtype) -> Pages:
+    return Pages(layers, tower.n_kv_heads, tower.d_head, dtype)
+
+
+def _held(runs: Sequence[Run | None], pages: Pages) -> Held:
+    there = [run for run in runs if run is not None]
+    return Held(pages, tuple(run.table for run in there), np.array([run.length for run in there], np.int32))
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    if len(arrays) == 1:
+        return np.ascontiguousarray(arrays[0], np.int32)
+    return np.concatenate(arrays).astype(np.int32) if arrays else np.zeros(0, np.int32)
+
+
+def _ids(name: str, tokens: Tensor, rows: int, real: np.ndarray | None = None) -> np.ndarray:
+    """Token numbers ``(b, n)`` int32, all of them in the table; ``ValueError`` says which are not."""
+    if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32) or tokens.shape[1] == 0:
+        got = f"{tokens.dtype} of {tuple(tokens.shape)}"
+        raise ValueError(f"{name}: expected int64 of shape (batch, length), length at least 1, got {got}.")
+    ids = tokens.cpu().numpy().astype(np.int32)
+    looked = ids if real is None else ids[real]
+    if looked.size and not 0 <= int(looked.min()) <= int(looked.max()) < rows:
+        raise ValueError(f"{name}: {int(looked.min())} to {int(looked.max())}, but the table has {rows} rows.")
+    return ids
+
+
+def _whole(name: str, value: Tensor, shape: tuple[int, ...]) -> np.ndarray:
+    if tuple(value.shape) != shape:
+        raise ValueError(f"{name}: shape {tuple(value.shape)} does not fit tokens of shape {shape}.")
+    if value.is_floating_point():
+        raise ValueError(f"{name}: {value.dtype} is neither boolean nor whole numbers.")
+    if name == "mask" and value.dtype != torch.bool and bool((value > 1).any()):
+        raise ValueError("mask: packed documents are read in one pass, without a cache.")
+    return value.cpu().numpy().astype(np.int32)
+
+
+def _bool(mask: Tensor) -> np.ndarray:
+    return mask.cpu().numpy().astype(bool)
