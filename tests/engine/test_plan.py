@@ -1,0 +1,46 @@
+import torch
+
+from plait.account import account
+from plait.account.flops import encode, forward, next_token
+from plait.architecture import Architecture
+from plait.engine.lower import lower
+from plait.engine.plan import Load, costs
+from plait.model import Transformer
+from plait.parameters import parameters
+from plait.presets import PRESETS, preset
+from tests.strategies import over_grid
+
+
+def check(a: Architecture) -> None:
+    with torch.device("meta"):
+        programs = lower(Transformer(a))
+    shapes = parameters(a)
+    used = {name for program in programs.values() for o in program.operations for name in o.weights}
+    assert used == set(shapes), "the programs read every parameter, and nothing else"
+    pooled = a.head is not None and not isinstance(a.head, str)
+    work = 0
+    if "encoder" in programs:
+        wanted = 1 if pooled else 7
+        work += sum(c.flops for c in costs(programs["encoder"], shapes, Load(7, wanted, 7)))
+    if "decoder" in programs:
+        held = costs(programs["decoder"], shapes, Load(9, 1 if pooled else 9, 9, 7))
+        work += sum(c.flops for c in held)
+        step = sum(c.flops for c in costs(programs["decoder"], shapes, Load(1, 1, 12, 7)))
+        source = {"source_length": 7} if a.kind == "encoder-decoder" else {}
+        assert step == next_token(a, 11, **source).total
+        assert work == forward(a, 9, **source).total
+    else:
+        assert work == forward(a, 7).total
+    if a.kind == "decoder":
+        assert sum(c.parameters for c in held) == account(a).parameters
+    assert encode(a, 7).total <= work if "encoder" in programs else True
+
+
+@over_grid
+def test_the_programs_work_is_the_accounts(architecture: Architecture) -> None:
+    check(architecture)
+
+
+def test_so_is_that_of_every_preset() -> None:
+    for name in PRESETS:
+        check(preset(name))
