@@ -81,7 +81,7 @@ def _shifted(values: Floats, low: Floats) -> Floats:
     return values
 
 
-def _fields(packed: Bytes, bits: int, count: int) -> Bytes:
+def fields(packed: Bytes, bits: int, count: int) -> Bytes:
     """Bytes ``(..., s)`` cut into ``count`` fields of ``bits``, the lowest first: ``(..., count, s)``."""
     fields = np.empty((*packed.shape[:-1], count, packed.shape[-1]), np.uint8)
     for i in range(count):
@@ -92,7 +92,7 @@ def _fields(packed: Bytes, bits: int, count: int) -> Bytes:
 
 def _nibbles(blocks: Bytes, start: int) -> Bytes:
     """16 bytes hold 32 weights: the low halves are the first 16."""
-    return _fields(blocks[:, start : start + 16], 4, 2).reshape(-1, 32)
+    return fields(blocks[:, start : start + 16], 4, 2).reshape(-1, 32)
 
 
 def _fifth_bits(blocks: Bytes, start: int) -> Bytes:
@@ -130,20 +130,20 @@ def _grouped(q: Bytes, scales: Floats, minima: Floats) -> Floats:
 
 def _q2_k(b: Bytes) -> Floats:
     scales = b[:, :16]
-    q = _fields(b[:, 16:80].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16)
+    q = fields(b[:, 16:80].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16)
     return _grouped(q, _half(b, 80) * (scales & 15), _half(b, 82) * (scales >> 4))
 
 
 def _q3_k(b: Bytes) -> Floats:
-    low = _fields(b[:, 96:104], 4, 2).reshape(-1, 16)
-    high = _fields(b[:, 104:108], 2, 4).reshape(-1, 16)
+    low = fields(b[:, 96:104], 4, 2).reshape(-1, 16)
+    high = fields(b[:, 104:108], 2, 4).reshape(-1, 16)
     scales = _half(b, 108) * _floats(low | high << 4, 32)
-    q = _floats(_fields(b[:, 32:96].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16))
-    q -= (_fields(b[:, :32], 1, 8).reshape(-1, 16, 16) ^ 1) << 2  # a set bit means that nothing is taken off
+    q = _floats(fields(b[:, 32:96].reshape(-1, 2, 32), 2, 4).reshape(-1, 16, 16))
+    q -= (fields(b[:, :32], 1, 8).reshape(-1, 16, 16) ^ 1) << 2  # a set bit means that nothing is taken off
     return _scaled(q, scales[..., None])
 
 
-def _group_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
+def group_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
     """12 bytes hold 8 scales and 8 minima of 6 bits: four of each whole, the others split between two bytes."""
     scale, low, rest = packed[:, :4], packed[:, 4:8], packed[:, 8:]
     scales = np.concatenate([scale & 63, (rest & 15) | ((scale >> 2) & 48)], axis=1)
@@ -152,21 +152,21 @@ def _group_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
 
 
 def _q4_k(b: Bytes) -> Floats:
-    scales, minima = _group_scales(b[:, 4:16])
-    q = _fields(b[:, 16:144].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32)
+    scales, minima = group_scales(b[:, 4:16])
+    q = fields(b[:, 16:144].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32)
     return _grouped(q, _half(b, 0) * scales, _half(b, 2) * minima)
 
 
 def _q5_k(b: Bytes) -> Floats:
-    scales, minima = _group_scales(b[:, 4:16])
-    q = _fields(b[:, 48:176].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32) | _fields(b[:, 16:48], 1, 8) << 4
+    scales, minima = group_scales(b[:, 4:16])
+    q = fields(b[:, 48:176].reshape(-1, 4, 32), 4, 2).reshape(-1, 8, 32) | fields(b[:, 16:48], 1, 8) << 4
     return _grouped(q, _half(b, 0) * scales, _half(b, 2) * minima)
 
 
 def _q6_k(b: Bytes) -> Floats:
     scales = _half(b, 208) * b[:, 192:208].view(np.int8)
-    low = _fields(b[:, :128].reshape(-1, 2, 64), 4, 2).reshape(-1, 8, 32)
-    high = _fields(b[:, 128:192].reshape(-1, 2, 32), 2, 4).reshape(-1, 8, 32)
+    low = fields(b[:, :128].reshape(-1, 2, 64), 4, 2).reshape(-1, 8, 32)
+    high = fields(b[:, 128:192].reshape(-1, 2, 32), 2, 4).reshape(-1, 8, 32)
     return _scaled(_floats((low | high << 4).reshape(-1, 16, 16), 32), scales[..., None])
 
 
