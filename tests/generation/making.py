@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from plait.architecture import Architecture, LayerType
 from plait.checkpoint.rules import DecodeRules
-from plait.generation import ModelRunner, Runner
+from plait.generation import ModelRunner, Piece, Read, Runner
+from plait.generation.decode import decode
+from plait.generation.row import Request
 from plait.model import Cache, Transformer
 
 SIZE: dict[str, Any] = {
@@ -56,6 +58,73 @@ def checkpoint(model: nn.Module, rules: DecodeRules | None = None, tokenizer: An
         rules=rules or DecodeRules(start=3),
         pooling=pooling,
     )
+
+
+def alone(model: Any, request: Request, tokenizer: Any = None) -> list[Piece]:
+    """The pieces of one request that has the plain model to itself."""
+    return [piece for _, piece in decode(ModelRunner(model), [request], tokenizer=tokenizer)]
+
+
+def equal(pieces: Sequence[Any], others: Sequence[Piece]) -> bool:
+    """The same pieces, but for rounding in the logprobs and for how text that was held back falls on them."""
+    mistakes = [piece for piece in pieces if isinstance(piece, Exception)]
+    if mistakes:
+        raise mistakes[0]
+    exact = all(
+        (one.token, one.offset, one.finish, one.text) == (other.token, other.offset, other.finish, other.text)
+        and [id for id, _ in one.alternatives] == [id for id, _ in other.alternatives]
+        for one, other in zip(pieces, others, strict=True)
+    )
+    first, second = ([piece.logprob for piece in row] for row in (pieces, others))
+    return exact and first == pytest.approx(second, abs=1e-9)
+
+
+class Counting(ModelRunner):
+    """The plain model, and how many tokens it was given to read in each pass."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.read: list[int] = []
+
+    def advance(self, reads: Sequence[Read]) -> list[Tensor]:
+        self.read.append(sum(len(read.tokens) for read in reads))
+        return super().advance(reads)
+
+
+class BigramCache:
+    """The tokens themselves."""
+
+    def __init__(self, tokens: Sequence[int] = ()) -> None:
+        self.tokens = list(tokens)
+
+    @property
+    def lengths(self) -> Tensor:
+        return torch.tensor([len(self.tokens)])
+
+    def truncate(self, lengths: int) -> None:
+        self.tokens = self.tokens[:lengths]
+
+    def fork(self, n: int) -> BigramCache:
+        return BigramCache(self.tokens)
+
+
+class Bigrams:
+    """A runner whose logits are a table's row for the last token: quick, and its distribution is no secret."""
+
+    identity, device = "bigrams", torch.device("cpu")
+
+    def __init__(self, table: Tensor) -> None:
+        self.table, self.passes = table, 0
+        self.architecture = ROPE.replace(vocab_size=len(table))
+
+    def cache(self, batch: int, **_: Any) -> BigramCache:
+        return BigramCache()
+
+    def advance(self, reads: Sequence[Read]) -> list[Tensor]:
+        self.passes += 1
+        for read in reads:
+            read.cache.tokens += read.tokens
+        return [self.table[list(read.tokens if read.all_logits else read.tokens[-1:])] for read in reads]
 
 
 def naive_greedy(model: Transformer, tokens: Sequence[int], n: int, source: Sequence[int] | None = None) -> list[int]:

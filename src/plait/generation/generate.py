@@ -14,13 +14,16 @@ from plait.generation.prompts import read_prompts
 from plait.generation.records import Finish, Generation, Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner
+from plait.generation.schedule import Scheduler
 from plait.generation.settings import check_ids, settle
+from plait.generation.speculate import drafter
 from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
 
 _NO_RULES = DecodeRules()
+_AT_ONCE = 2**31  # tokens of prompts in one pass
 
 
 class Options(TypedDict, total=False):
@@ -44,6 +47,7 @@ class Options(TypedDict, total=False):
     echo: bool  # the prompt's own tokens come first, with their logprobs
     alternatives: int  # how many of the likeliest tokens to report with each token
     prefill_chunk: int | None  # prompts are read this many tokens at a time; None: at once
+    speculate: Any  # who guesses ahead: "lookup" in the text itself, or a smaller checkpoint or runner; None: nobody
 
 
 def generate(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> Generation | list[Generation]:
@@ -110,8 +114,9 @@ def _begin(
             raise TypeError(f"{name}: there is no such option" + (f"; did you mean {near!r}?" if near else "."))
     limits = {name: wishes.pop(name, None) for name in ("max_new_tokens", "max_length")}
     seed, specials = wishes.pop("seed", None), wishes.pop("specials", True)
-    echo, alternatives, chunk = (
-        wishes.pop(name, off) for name, off in (("echo", False), ("alternatives", 0), ("prefill_chunk", None))
+    echo, alternatives, chunk, speculate = (
+        wishes.pop(name, off)
+        for name, off in (("echo", False), ("alternatives", 0), ("prefill_chunk", None), ("speculate", None))
     )
     runner: Runner = ModelRunner(checkpoint.model)
     architecture, rules, tokenizer = runner.architecture, checkpoint.rules, checkpoint.tokenizer
@@ -124,6 +129,7 @@ def _begin(
     _check_count("prefill_chunk", 1 if chunk is None else chunk, 1)
     writer = tokenizer if tokenizer is None or tokenizer.target is None else tokenizer.target
     settings = settle(rules, writer, architecture.vocab_size, **wishes)
+    guesses = drafter(speculate, runner, writer)
 
     bos = rules.bos if rules.bos is not None or tokenizer is None else tokenizer.bos
     vocab_size = architecture.source_vocab_size if architecture.kind == "encoder-decoder" else architecture.vocab_size
@@ -164,8 +170,21 @@ def _begin(
         said = ", ".join(f"{name} {value}" for name, value in asked.items() if value != getattr(_NO_RULES, name))
         notice(f"rules: the checkpoint asks for {said}; plait has no beam search, and writes each row as one beam.")
     declared = any(n is not None for n in (*limits.values(), rules.max_new_tokens, rules.max_length))
-    pieces = decode(runner, requests, tokenizer=writer, preallocate=declared, chunk=chunk)
+    if guesses is None:
+        pieces = decode(runner, requests, tokenizer=writer, preallocate=declared, chunk=chunk)
+    else:
+        pieces = _ahead(Scheduler(runner, writer, chunk=chunk or _AT_ONCE, drafter=guesses), requests)
     return single, requests, pieces
+
+
+def _ahead(scheduler: Scheduler, requests: list[Request]) -> Iterator[tuple[int, Piece]]:
+    """All requests on a scheduler of their own."""
+    rows = {scheduler.submit(request): row for row, request in enumerate(requests)}
+    while not scheduler.idle:
+        for id, said in scheduler.step():
+            if isinstance(said, Exception):
+                raise said
+            yield rows[id], said
 
 
 def _start(checkpoint: Checkpoint) -> int:

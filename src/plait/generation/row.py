@@ -43,6 +43,13 @@ class Request:
     echo: bool = False  # the prompt's own tokens come first, scored
     alternatives: int = 0  # how many of the likeliest tokens are reported with each
 
+    def places(self, start: int, stop: int) -> list[int] | None:
+        """The positions of the row's tokens from ``start`` on, where they are not what they would be counted."""
+        own = self.positions
+        if own is None or start >= len(own):
+            return None
+        return [own[i] if i < len(own) else own[-1] + 1 + i - len(own) for i in range(start, stop)]
+
 
 class Row:
     """A request under way."""
@@ -76,12 +83,13 @@ def choose_next(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     alike: dict[Settings, list[int]] = {}
     for place, row in enumerate(rows):
         alike.setdefault(row.settings, []).append(place)
-    chosen = torch.empty(len(rows), dtype=torch.long, device=logits.device)
-    for settings, places in alike.items():
-        own = [rows[place] for place in places]
+    allowed: list[Tensor] = []  # of all, before anyone draws: a row that is left without a token costs nobody a draw
+    for places in alike.values():
         part = logits if len(places) == len(rows) else logits[places]
-        allowed = own[0].rules(part, [row.line for row in own])
-        chosen[places] = choose(allowed, settings, [row.generator for row in own])
+        allowed.append(rows[places[0]].rules(part, [rows[place].line for place in places]))
+    chosen = torch.empty(len(rows), dtype=torch.long, device=logits.device)
+    for (settings, places), part in zip(alike.items(), allowed, strict=True):
+        chosen[places] = choose(part, settings, [rows[place].generator for place in places])
     return chosen
 
 
