@@ -6,7 +6,7 @@ The tree may be on the meta device: only its shapes, scalars and canonical names
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from plait.architecture import Activation, Pooling
@@ -24,19 +24,21 @@ from plait.model.stack import Stack
 _NAMES: dict[object, Activation] = {act: name for name, act in ACTIVATIONS.items()}
 
 
-def lower(model: Transformer) -> dict[str, Program]:
+def lower(model: Transformer, format: Callable[[str], object] = lambda name: None) -> dict[str, Program]:
     """The programs of a model: ``encoder``, ``decoder``, or both. The encoder of an encoder-decoder ends by storing its
     states' keys and values for every layer of the decoder; otherwise a program ends with the head, where there is one.
+
+    ``format`` of a parameter's name: only matrices of one format become one.
     """
     programs: dict[str, Program] = {}
     if model.encoder is not None:
-        emitter = _Emitter(model, "encoder")
+        emitter = _Emitter(model, "encoder", format)
         x = emitter.tower(model.source_embedding or model.embedding, model.encoder)
         if model.decoder is not None:
             emitter.remember(x, model.decoder)
         programs["encoder"] = emitter.finish(x.register if model.decoder is not None else emitter.head(x))
     if model.decoder is not None:
-        emitter = _Emitter(model, "decoder")
+        emitter = _Emitter(model, "decoder", format)
         x = emitter.tower(model.embedding, model.decoder)
         programs["decoder"] = emitter.finish(emitter.head(x))
     return programs
@@ -45,15 +47,15 @@ def lower(model: Transformer) -> dict[str, Program]:
 class _Emitter:
     """Writes the operations of one tower. A method takes where its input is and says where its output is."""
 
-    def __init__(self, model: Transformer, tower: str) -> None:
-        self.model, self.tower_name = model, tower
+    def __init__(self, model: Transformer, tower: str, format: Callable[[str], object]) -> None:
+        self.model, self.tower_name, self.format = model, tower, format
         self.architecture = model.architecture
         self.operations: list[Operation] = []
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
 
     def finish(self, output: Register) -> Program:
         causal = self.tower_name == "decoder"
-        return Program(self.tower_name, tuple(fuse(self.operations)), output, causal)
+        return Program(self.tower_name, tuple(fuse(self.operations, self.format)), output, causal)
 
     def name(self, parameter: object) -> str | None:
         return None if parameter is None else self.names[id(parameter)]
@@ -251,12 +253,12 @@ class _Emitter:
         return logits.register
 
 
-def fuse(operations: Iterable[Operation]) -> list[Operation]:
+def fuse(operations: Iterable[Operation], format: Callable[[str], object]) -> list[Operation]:
     """Let neighbours be one, where that saves a pass over a register or a wait of the threads."""
     fused: list[Operation] = []
     for operation in hoisted(operations):
         last = fused[-1] if fused else None
-        joined = _join(last, operation) if isinstance(last, p.Linear) else None
+        joined = _join(last, operation, format) if isinstance(last, p.Linear) else None
         if joined is None:
             fused.append(operation)
         else:
@@ -285,11 +287,16 @@ def _overlap(a: View, b: View) -> bool:
     return same and a.start < b.start + b.width and b.start < a.start + a.width
 
 
-def _join(last: p.Linear, operation: Operation) -> p.Linear | None:
+def _join(last: p.Linear, operation: Operation, format: Callable[[str], object]) -> p.Linear | None:
     """One operation that does what both did, if there is one."""
     plain = last.activation is None and not last.add
     match operation:
-        case p.Linear() if plain and operation.source == last.source and _follows(last.target, operation.target):
+        case p.Linear() if (
+            plain
+            and operation.source == last.source
+            and _follows(last.target, operation.target)
+            and format(operation.weight[0]) == format(last.weight[0])
+        ):
             target = dataclasses.replace(last.target, width=last.target.width + operation.target.width)
             weight, bias = last.weight + operation.weight, last.bias + operation.bias
             return dataclasses.replace(last, target=target, weight=weight, bias=bias)

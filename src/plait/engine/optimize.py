@@ -1,21 +1,118 @@
-"""Optimize: from a checkpoint to an engine that runs it."""
+"""Optimize: from a checkpoint to an engine that runs it, on kernels where there are some."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 
-from plait.checkpoint import Checkpoint
+from plait.checkpoint import Checkpoint, CheckpointError
+from plait.engine import kernels
 from plait.engine.lower import lower
-from plait.engine.runner import EngineRunner
+from plait.engine.program import Program
+from plait.engine.runner import EngineRunner, Executor
 from plait.engine.torch_path import TorchPath
-from plait.engine.weights import DenseWeights
+from plait.engine.weights import DenseWeights, Formats, PackedWeights, matrices
+from plait.words import nearest
+
+Dtype = Literal["stored", "float32", "bfloat16", "float64"]
+Quantization = Literal["int8", "int4", "int4_min"]
+
+DTYPES = {
+    "stored": torch.float32,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float64": torch.float64,
+}
+QUANTIZATIONS = {"int8": "Q8_0", "int4": "Q4_0", "int4_min": "Q4_1"}  # the blocks that weights are rounded to
 
 
-def optimize(checkpoint: Checkpoint, *, dtype: torch.dtype = torch.float32) -> EngineRunner:
-    """The engine for a checkpoint, whose model may be on the meta device."""
+def optimize(
+    checkpoint: Checkpoint,
+    *,
+    dtype: str | torch.dtype = "stored",
+    quantization: str | None = None,
+    cache_dtype: str | torch.dtype = "float32",
+    threads: int | None = None,
+) -> EngineRunner:
+    """An engine for a checkpoint: its weights as they are now, packed, and a program to run them.
+
+    Args:
+        checkpoint: any that ``load`` gives. A model on the meta device is enough: weights are then read from the files,
+            and blocks of quantised files are taken as they are.
+        dtype: ``"stored"`` keeps the weights' type (bfloat16, float32, a file's blocks; others become float32); or
+            ``"float32"``, ``"bfloat16"``. Sums and activations are float32 in any case. ``"float64"`` computes in
+            float64, with torch alone.
+        quantization: round float weights to ``"int8"``, ``"int4"`` (symmetric) or ``"int4_min"`` (with a minimum), in
+            groups of 32.
+        cache_dtype: of keys and values, ``"float32"`` or ``"bfloat16"``.
+        threads: of the kernels; torch's own number unless given.
+
+    Raises ``CheckpointError`` for words that are none of these.
+    """
+    wanted, cached = _type("dtype", dtype, DTYPES), _type("cache_dtype", cache_dtype, _CACHED)
+    if quantization is not None:
+        if quantization not in QUANTIZATIONS:
+            near = nearest(quantization, QUANTIZATIONS)
+            advice = f"; did you mean {near!r}?" if near else "."
+            raise CheckpointError(
+                f"quantization: {quantization!r} is not one of {', '.join(map(repr, QUANTIZATIONS))}{advice}"
+            )
+        if wanted not in ("stored", "float32"):
+            raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
+    if threads is not None and threads < 1:
+        raise CheckpointError(f"threads: {threads} compute nothing; give at least 1.")
     weights = checkpoint.weights()
-    dense = DenseWeights(weights.read, dtype)
-    executors = {name: (program, TorchPath(program, dense)) for name, program in lower(checkpoint.model).items()}
+    formats = Formats(weights, wanted, QUANTIZATIONS.get(quantization or ""))
+    programs = lower(checkpoint.model, formats)
+    executors: dict[str, tuple[Program, Executor]] = {}
+    if wanted == "float64" or not kernels.available():
+        dense = DenseWeights(_reader(checkpoint, formats, wanted, quantization), _computed(wanted))
+        executors = {name: (program, TorchPath(program, dense)) for name, program in programs.items()}
+    else:
+        from plait.engine.compiled import Compiled
+
+        packed = {names: formats.pack(names) for names in matrices(programs.values())}
+        held = PackedWeights(weights.read, packed)
+        team = kernels.Team(threads or torch.get_num_threads())
+        executors = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
     a = checkpoint.architecture
     rows = {"decoder": a.vocab_size, "encoder": a.source_vocab_size}
-    return EngineRunner(a, executors, rows.__getitem__, weights.identity(), dtype=dtype)
+    return EngineRunner(
+        a,
+        executors,
+        rows.__getitem__,
+        f"{weights.identity()} {wanted} {quantization}",
+        dtype=_computed(wanted),
+        cache_dtype=_CACHED[cached],
+    )
+
+
+_CACHED = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def _computed(dtype: str) -> torch.dtype:
+    return torch.float64 if dtype == "float64" else torch.float32
+
+
+def _reader(checkpoint: Checkpoint, formats: Formats, dtype: str, quantization: str | None):
+    """What the torch path computes with: the same numbers that kernels would, dequantised."""
+    from plait.engine.packed import unpack
+
+    weights = checkpoint.weights()
+
+    def read(name: str, computed: torch.dtype) -> torch.Tensor:
+        if dtype in ("float64", "float32") and quantization is None or len(weights.shape(name)) != 2:
+            return weights.read(name, computed)
+        return unpack(formats.pack((name,))).to(computed)
+
+    return read
+
+
+def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -> str:
+    word = str(dtype).removeprefix("torch.")
+    if word not in known:
+        near = nearest(word, known)
+        advice = f"; did you mean {near!r}?" if near else "."
+        raise CheckpointError(f"{field}: {word!r} is not one of {', '.join(map(repr, known))}{advice}")
+    return word

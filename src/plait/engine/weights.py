@@ -1,18 +1,30 @@
-"""The engine's weights: every matrix packed once, in the format that was asked for or in the one it is stored in."""
+"""The engine's weights: every matrix packed once, in the format that was asked for or the one that it is stored in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from plait.checkpoint.notice import notice
 from plait.engine import program as p
 from plait.engine.program import Program
 
+if TYPE_CHECKING:
+    from plait.checkpoint.blocks import Blocks
+    from plait.checkpoint.weights import Weights
+    from plait.engine.packed import Packed
+
+GROUP = 32  # inputs that are rounded together
+_PLAIN = {"BF16": "BF16"}  # what keeps its type; other floats are F32
+
 
 def matrices(programs: Iterable[Program]) -> list[tuple[str, ...]]:
-    """Every matrix that products or look-ups read, stacked as they read it, each once."""
+    """Every matrix that a product or a look-up reads, stacked as it is read, each once."""
     found: dict[tuple[str, ...], None] = {}
     for program in programs:
         for operation in program.operations:
@@ -35,3 +47,83 @@ class DenseWeights:
         if name not in self._dense:
             self._dense[name] = self._read(name, self.dtype)
         return self._dense[name]
+
+
+class PackedWeights(DenseWeights):
+    """Matrices in packed formats for the kernels; what is no matrix, and what torch still computes, in float32."""
+
+    def __init__(self, read: Callable[[str, torch.dtype], Tensor], packed: Mapping[tuple[str, ...], Packed]) -> None:
+        super().__init__(read, torch.float32)
+        self.packed = packed
+
+    def matrix(self, names: tuple[str, ...]) -> Packed:
+        """The matrix of these parameters, one below the other."""
+        return self.packed[names]
+
+    def vector(self, name: str) -> Tensor:
+        """A parameter that is no matrix, float32."""
+        return self.dense(name).contiguous()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(packed.nbytes for packed in self.packed.values()) + sum(
+            t.numel() * t.element_size() for t in self._dense.values()
+        )
+
+
+class Formats:
+    """Which packed format each matrix takes: ``dtype`` and ``quantization`` as ``optimize`` takes them."""
+
+    def __init__(self, weights: Weights, dtype: str, blocks: str | None) -> None:
+        self._weights, self._dtype, self._blocks = weights, dtype, blocks
+
+    def __call__(self, name: str) -> str:
+        """The format of one parameter; parameters of one format may be stacked."""
+        from plait.engine.packed import BLOCKS
+
+        if self._blocks is not None:
+            return BLOCKS[self._blocks][0]
+        if self._dtype != "stored":
+            return "BF16" if self._dtype == "bfloat16" else "F32"
+        kind = self._weights.stored_type(name)
+        return BLOCKS[kind][0] if kind in BLOCKS else _PLAIN.get(kind, "F32")
+
+    def pack(self, names: tuple[str, ...]) -> Packed:
+        """The parameters, one below the other, in their format. Blocks of a file are not rounded again."""
+        from plait.engine.packed import pack, pack_blocks
+
+        if self._blocks is None and self._dtype == "stored":
+            blocks = [self._weights.blocks(name) for name in names]
+            there = [b for b in blocks if b is not None]
+            if len(there) == len(blocks) and len({b.type for b in there}) == 1:
+                return pack_blocks(_joined(there))
+        format = self(names[0])
+        if self._blocks is None:
+            if format not in ("F32", "BF16"):
+                notice(
+                    f"{names[0]}: its {self._weights.stored_type(names[0])} blocks cannot be taken; float32 is used."
+                )
+                format = "F32"
+            dtype = torch.float32 if format == "F32" else torch.bfloat16
+            values = [self._weights.read(name, dtype) for name in names]
+            return pack(values[0] if len(values) == 1 else torch.cat(values), format)
+        return self._rounded(names, self._blocks)
+
+    def _rounded(self, names: tuple[str, ...], kind: str) -> Packed:
+        from plait.checkpoint.rounding import round_to_blocks
+        from plait.engine.packed import pack_blocks
+
+        rounded = []
+        for name in names:
+            values = self._weights.read(name, torch.float32)
+            rounded.append(round_to_blocks(F.pad(values, (0, -values.shape[1] % GROUP)), kind))
+        columns = self._weights.shape(names[0])[1]
+        return dataclasses.replace(pack_blocks(_joined(rounded)), columns=columns)
+
+
+def _joined(parts: list[Blocks]) -> Blocks:
+    if len(parts) == 1:
+        return parts[0]
+    data = torch.cat([part.data for part in parts])
+    return dataclasses.replace(parts[0], rows=len(data), data=data)
