@@ -61,8 +61,10 @@ class PackedWeights(DenseWeights):
         return self.packed[names]
 
     def vector(self, name: str) -> Tensor:
-        """A parameter that is no matrix, float32."""
+        """A parameter that is no product's matrix, float32."""
         return self.dense(name).contiguous()
+
+    table = vector
 
     @property
     def nbytes(self) -> int:
