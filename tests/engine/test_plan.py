@@ -1,8 +1,10 @@
+import pytest
 import torch
 
 from plait.account import account
 from plait.account.flops import encode, forward, next_token
 from plait.architecture import Architecture
+from plait.engine.explain import explain
 from plait.engine.lower import lower
 from plait.engine.plan import Load, costs
 from plait.model import Transformer
@@ -44,3 +46,14 @@ def test_the_programs_work_is_the_accounts(architecture: Architecture) -> None:
 def test_so_is_that_of_every_preset() -> None:
     for name in PRESETS:
         check(preset(name))
+
+
+@pytest.mark.parametrize(
+    "stored, asked", [("fp32", {}), ("int8", {"quantization": "int8"}), ("int4", {"quantization": "int4"})]
+)
+def test_the_plans_bytes_are_the_accounts(stored: str, asked: dict[str, str]) -> None:
+    for name in PRESETS:
+        a = preset(name)
+        if a.kind == "decoder":
+            lines = explain(a, {"decoder": Load(1, 1, 5)}, **asked)
+            assert sum(line.bytes for line in lines) == account(a).bytes(stored), name

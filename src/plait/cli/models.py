@@ -93,6 +93,13 @@ def locate(model: str) -> str:
     return model
 
 
+def has_weights(model: str) -> bool:
+    """Whether MODEL names a checkpoint, rather than a preset or a recipe."""
+    from plait.presets import PRESETS
+
+    return not is_recipe(model) and (model not in PRESETS or Path(model).exists())
+
+
 def is_recipe(model: str) -> bool:
     """Whether MODEL is meant as an architecture in a TOML file."""
     return model.endswith(".toml") and not Path(model).is_dir()

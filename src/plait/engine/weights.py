@@ -75,10 +75,18 @@ class PackedWeights(DenseWeights):
 
 
 class Formats:
-    """Which packed format each matrix takes: ``dtype`` and ``quantization`` as ``optimize`` takes them."""
+    """Which packed format each matrix takes: ``dtype`` as ``optimize`` takes it, ``blocks`` to round to (``"Q4_0"``).
 
-    def __init__(self, weights: Weights, dtype: str, blocks: str | None) -> None:
-        self._weights, self._dtype, self._blocks = weights, dtype, blocks
+    Without ``weights`` what is stored counts as float32, and nothing can be packed.
+    """
+
+    def __init__(self, weights: Weights | None, dtype: str, blocks: str | None) -> None:
+        self._stored, self._dtype, self._blocks = weights, dtype, blocks
+
+    @property
+    def _weights(self) -> Weights:
+        assert self._stored is not None
+        return self._stored
 
     def __call__(self, name: str) -> str:
         """The format of one parameter; parameters of one format may be stacked."""
@@ -86,7 +94,7 @@ class Formats:
 
         if self._blocks is not None:
             return BLOCKS[self._blocks][0]
-        if self._dtype != "stored":
+        if self._dtype != "stored" or self._stored is None:
             return "BF16" if self._dtype == "bfloat16" else "F32"
         kind = self._weights.stored_type(name)
         return BLOCKS[kind][0] if kind in BLOCKS else _PLAIN.get(kind, "F32")

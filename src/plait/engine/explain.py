@@ -1,0 +1,93 @@
+"""Explain: a model's programs on paper, a line for each operation, with its cost and what would run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from plait.architecture import Architecture
+from plait.engine import program as p
+from plait.engine.lower import lower
+from plait.engine.optimize import QUANTIZATIONS
+from plait.engine.packed import FORMATS, PANEL
+from plait.engine.plan import Load, costs
+from plait.engine.program import Operation
+from plait.engine.weights import Formats
+from plait.model import Transformer
+from plait.parameters import parameters
+
+if TYPE_CHECKING:
+    from plait.checkpoint.weights import Weights
+
+
+@dataclass(frozen=True)
+class Line:
+    """One operation: ``implementation`` is ``"torch"`` or a kernel; ``weights`` the format that its matrix has, and
+    ``bytes`` what its parameters take, each counted where it is read first."""
+
+    tower: str
+    operation: Operation
+    implementation: str
+    weights: str
+    flops: int
+    parameters: int
+    bytes: int
+
+
+def explain(
+    architecture: Architecture,
+    loads: Mapping[str, Load],
+    weights: Weights | None = None,
+    *,
+    dtype: str = "stored",
+    quantization: str | None = None,
+) -> list[Line]:
+    """The programs of an architecture, for passes of these ``loads``; ``weights`` tell how they are stored."""
+    from plait.engine.compiled import implementations
+
+    with torch.device("meta"):
+        model = Transformer(architecture)
+    formats = Formats(weights, dtype, QUANTIZATIONS.get(quantization or ""))
+    shapes = parameters(architecture)
+    found: list[Line] = []
+    counted: set[str] = set()
+    for tower, program in lower(model, formats).items():
+        ran = implementations(program)
+        for cost, (operation, implementation) in zip(costs(program, shapes, loads[tower]), ran, strict=True):
+            format, size = "", 4 * cost.parameters
+            matrix = (
+                operation.weight
+                if isinstance(operation, p.Linear)
+                else (operation.table,)
+                if isinstance(operation, p.Embed)
+                else ()
+            )
+            if matrix:
+                format = formats(matrix[0])
+                new = [name for name in matrix if name not in counted]
+                counted.update(new)
+                plain = sum(shapes[name][0] * shapes[name][1] for name in new)
+                size = 4 * (cost.parameters - plain) + sum(_bytes(format, *shapes[name]) for name in new)
+            found.append(Line(tower, operation, implementation, format, cost.flops, cost.parameters, size))
+    return found
+
+
+def _matrix(operation: Operation) -> tuple[str, ...]:
+    """The parameters that are packed for it."""
+    match operation:
+        case p.Linear():
+            return operation.weight
+        case p.Embed():
+            return (operation.table,)
+    return ()
+
+
+def _bytes(format: str, rows: int, columns: int) -> int:
+    """Of a matrix, without the rows and inputs that fill up its last panel and a plain format's last group."""
+    layout = FORMATS[format]
+    if layout.scale is None:
+        return rows * columns * layout.bytes // (PANEL * layout.inputs)
+    return rows * -(-columns // layout.inputs) * layout.bytes // PANEL
