@@ -164,7 +164,7 @@ def measure(
         Worker(options.peer_python, HERE / "llama_worker.py") as llama,
         Worker(sys.executable, HERE / "reference_worker.py", {"REFERENCE": str(options.reference)}) as reference,
     ):
-        held = ours.ask("load", path=str(path), kind=options.kind, dtype=pair.dtype, quantization=pair.quantization)
+        held = ours.ask("load", path=str(path), kind=options.kind)
         opened = llama.ask("load", path=str(path))
         vocab = held["vocab"]
         if opened["vocab"] != vocab:

@@ -29,7 +29,7 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
 }
 FLASH = {"auto": -1, "off": 0, "on": 1}
 TYPES = {"f32": 0, "f16": 1}
-FTYPES = {"Q8_0": "Q8_0", "Q4_0": "Q4_0", "Q4_1": "Q4_1"}
+GGML = {"Q4_0": 2, "Q4_1": 3, "Q8_0": 8}
 CAPACITY, BATCH = 640, 512  # tokens a sequence, tokens at a time
 
 
@@ -109,12 +109,14 @@ class Session:
             losses += (total - rows[np.arange(len(inputs)), targets]).tolist()
         return losses
 
-    def quantise(self, source: str, target: str, type: str) -> None:
-        """Write ``source`` again with every matrix as ``type``."""
+    def quantise(self, source: str, target: str, type: str, vocabulary: str | None = None) -> None:
+        """Write ``source`` again with every matrix as ``type``, those of the vocabulary as ``vocabulary``."""
         options = llama.llama_model_quantize_default_params()
-        options.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{FTYPES[type]}")
+        options.ftype = getattr(llama, f"LLAMA_FTYPE_MOSTLY_{type}")
         options.pure, options.quantize_output_tensor = True, True
         options.nthread = 1
+        if vocabulary is not None:
+            options.token_embedding_type = options.output_tensor_type = GGML[vocabulary]
         if llama.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(options)):
             raise RuntimeError(f"{source}: llama.cpp did not quantise it to {type}.")
 

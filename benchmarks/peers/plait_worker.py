@@ -20,19 +20,14 @@ class Session:
     """One open checkpoint, and a runner for each number of threads that was asked for."""
 
     def __init__(self) -> None:
-        self.path, self.kind, self.options = "", "", {}
+        self.kind = ""
         self.checkpoint: plait.Checkpoint | None = None
         self.runners: dict[int, Any] = {}
 
-    def load(self, path: str, kind: str, dtype: str | None, quantization: str | None) -> dict[str, Any]:
-        """Open a file; what it holds."""
-        self.path, self.kind, self.runners = path, kind, {}
-        self.options = {"dtype": dtype, "quantization": quantization}
-        if kind == "engine":
-            self.checkpoint = plait.load(path)
-        else:
-            self.checkpoint = plait.load(path, dtype=dtype or "stored")
-            self.checkpoint.model.eval()
+    def load(self, path: str, kind: str) -> dict[str, Any]:
+        """Open a file; what it holds. The engine packs the weights as they are stored, without a model in between."""
+        self.kind, self.runners = kind, {}
+        self.checkpoint = plait.load(path, device="meta" if kind == "engine" else "cpu")
         a = self.checkpoint.architecture
         return {"parameters": plait.account(a).parameters, "vocab": a.vocab_size}
 
@@ -78,7 +73,7 @@ class Session:
             if self.kind == "engine":
                 from plait.engine import optimize
 
-                self.runners[threads] = optimize(self.checkpoint, threads=threads, **self.options)
+                self.runners[threads] = optimize(self.checkpoint, threads=threads)
             else:
                 self.runners[threads] = ModelRunner(self.checkpoint.model)
         return self.runners[threads]

