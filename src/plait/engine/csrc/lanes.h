@@ -107,7 +107,7 @@ PLAIT_INLINE Lanes tanh(Lanes x) {
     constexpr float P[] = {-2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f, 5.12229709037114e-08f,
                            1.48572235717979e-05f,  6.37261928875436e-04f, 4.89352455891786e-03f};
     constexpr float Q[] = {1.19825839466702e-06f, 1.18534705686654e-04f, 2.26843463243900e-03f, 4.89352518554385e-03f};
-    Lanes y = clamp(x, -7.90531110763549805f, 7.90531110763549805f), z = y * y;
+    Lanes y = clamp(x, -9.f, 9.f), z = y * y;
     return y * polynomial(z, P) / polynomial(z, Q);
 }
 

@@ -13,11 +13,12 @@ enum Activation : int64_t { NONE, RELU, RELU2, GELU, GELU_TANH, QUICK_GELU, SILU
 
 PLAIT_INLINE Lanes activate(int64_t kind, Lanes x) {
     Lanes zero = broadcast(0.f), one = broadcast(1.f), half_x = x * broadcast(0.5f);
+    auto tail = [x](Lanes y) { return zero_below(x, broadcast(-5.5f), y); }; // 1 + erf is below float32's precision
     switch (kind) {
     case RELU: return max(zero, x);
     case RELU2: return max(zero, x) * max(zero, x);
-    case GELU: return half_x * (one + erf(x * broadcast(0.70710678f)));
-    case GELU_TANH: return half_x * (one + tanh(broadcast(0.79788456f) * fma(broadcast(0.044715f) * x * x, x, x)));
+    case GELU: return tail(half_x * (one + erf(x * broadcast(0.70710678f))));
+    case GELU_TANH: return tail(half_x * (one + tanh(broadcast(0.79788456f) * fma(broadcast(0.044715f) * x * x, x, x))));
     case QUICK_GELU: return x * sigmoid(broadcast(1.702f) * x);
     case SILU: return x * sigmoid(x);
     case TANH: return tanh(x);
