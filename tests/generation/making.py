@@ -189,6 +189,9 @@ class ToyTokenizer:
         self.bos, self.eos, self.pad, self.unk = bos, eos, None, None
         self.special_ids = frozenset(specials) | {i for i in (bos, eos) if i is not None}
 
+    def token(self, id: int) -> str:
+        return self.pieces[id].decode(errors="replace")
+
     def encode(self, text: str, specials: bool = True) -> list[int]:
         ids, rest = [self.bos] if specials and self.bos is not None else [], text.encode()
         while rest:
