@@ -66,12 +66,25 @@ def cases(threads: int, steps: int) -> dict[str, Case]:
     return {case.name: case for case in named}
 
 
-def tokens_for(case: Case, vocab: int) -> tuple[list[list[int]], list[list[int]]]:
-    """Random prompts, and what follows them: both sides read the same, so that no answer decides what comes next."""
-    drawn = torch.randint(
-        300, vocab, (case.batch, case.length + case.steps), generator=torch.Generator().manual_seed(0)
-    ).tolist()
-    return [row[: case.length] for row in drawn], [row[case.length :] for row in drawn]
+Tokens = list[list[int]]
+
+
+def tokens_for(case: Case, text: list[int]) -> tuple[Tokens, Tokens]:
+    """A row's prompt is a piece of the text, and what follows is what follows there: no answer decides what is read."""
+    n = case.length + case.steps
+    rows = [text[i * n : (i + 1) * n] for i in range(case.batch)]
+    if len(rows[-1]) < n:
+        raise SystemExit(f"--text: {len(text)} tokens are too few for {case.batch} rows of {n}.")
+    return [row[: case.length] for row in rows], [row[case.length :] for row in rows]
+
+
+def text_for(pair: Pair, path: Path, vocab: int, file: Path) -> list[int]:
+    """Real text for real weights; for weights that are drawn, drawn tokens."""
+    if pair.shape in SHAPES:
+        return torch.randint(300, vocab, (8192,), generator=torch.Generator().manual_seed(0)).tolist()
+    tokenizer = plait.load(path, device="meta").tokenizer
+    assert tokenizer is not None
+    return tokenizer.encode(file.read_text(encoding="utf-8"))
 
 
 # What a token reads
@@ -96,9 +109,11 @@ def gap(ours: Sequence[float], theirs: Sequence[float]) -> float:
 # The peer's best settings
 
 
-def best_settings(llama: Worker, case: Case, vocab: int, choices: dict[str, list[Any]], repeats: int) -> dict[str, Any]:
+def best_settings(
+    llama: Worker, case: Case, text: list[int], choices: dict[str, list[Any]], repeats: int
+) -> dict[str, Any]:
     """One setting after the other, each choice against the best so far in turn; changed where it is 2 % faster."""
-    prompt, follow = tokens_for(case, vocab)
+    prompt, follow = tokens_for(case, text)
 
     def measure(settings: dict[str, Any]) -> float:
         if case.steps:
@@ -176,14 +191,15 @@ def measure(
             reference.ask("load", path=str(reference_folder), dtypes=dtypes)
             sides["reference"] = reference
 
+        text = text_for(pair, path, vocab, options.text)
         works: dict[str, dict[str, Callable[[], float]]] = {}
         settings: dict[str, dict[str, Any]] = {}
         gaps: dict[str, dict[str, float]] = {}
         for case in chosen:
-            prompt, follow = tokens_for(case, vocab)
+            prompt, follow = tokens_for(case, text)
             key = f"{pair.name}, {case.name}"
             if key not in remembered:
-                remembered[key] = best_settings(llama, case, vocab, opened["settings"], options.tune)
+                remembered[key] = best_settings(llama, case, text, opened["settings"], options.tune)
             settings[case.name] = remembered[key]
             works[case.name], gaps[case.name] = _works(case, sides, prompt, follow, remembered[key], pair)
 
@@ -221,8 +237,8 @@ def measure(
 def _works(
     case: Case,
     sides: dict[str, Worker],
-    prompt: list[list[int]],
-    follow: list[list[int]],
+    prompt: Tokens,
+    follow: Tokens,
     settings: dict[str, Any],
     pair: Pair,
 ) -> tuple[dict[str, Callable[[], float]], dict[str, float]]:
@@ -365,6 +381,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=24, help="tokens in one measurement")
     parser.add_argument("--tune", type=int, default=3, help="measurements for each setting; 0: its defaults")
     parser.add_argument("--retune", action="store_true", help="search for the peer's settings again")
+    parser.add_argument("--text", type=Path, default=HERE.parents[1] / "docs" / "architecture.md", help="what is read")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if not options.peer_python:

@@ -38,7 +38,8 @@ def write_gguf(checkpoint: plait.Checkpoint, path: Path, arch: str, *, type: str
     writer.add_block_count(a.n_decoder_layers)
     writer.add_feed_forward_length(a.d_ff)
     writer.add_head_count(a.n_heads)
-    writer.add_head_count_kv(a.n_kv_heads)
+    if a.n_kv_heads != a.n_heads:
+        writer.add_head_count_kv(a.n_kv_heads)
     writer.add_vocab_size(a.vocab_size)
     writer.add_file_type({"F32": gguf.LlamaFileType.ALL_F32, "BF16": gguf.LlamaFileType.MOSTLY_BF16}[type])
     if a.norm == "rmsnorm":

@@ -19,6 +19,7 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "account": "plait.cli.account:account",
     "diff": "plait.cli.account:diff",
     "presets": "plait.cli.account:presets",
+    "bench": "plait.cli.bench:bench",
     "explain-plan": "plait.cli.explain_plan:explain_plan",
     "convert": "plait.cli.convert:convert",
     "generate": "plait.cli.generate:generate",
