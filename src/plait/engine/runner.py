@@ -315,7 +315,9 @@ class EngineRunner:
         begins[1:] = np.cumsum(lengths)
         positions = _joined([part.positions for part in parts])
         sequences = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
-        taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
+        taken = begins[:-1]  # a pooled line for each sequence, or the rows that are wanted
+        if not self._pools(name):
+            taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
         if any(part.types is not None for part in parts):
             types = _joined([np.zeros_like(part.tokens) if part.types is None else part.types for part in parts])
             self._check_types(types)
@@ -332,8 +334,7 @@ class EngineRunner:
             turns=self._rotations[name].turns(positions, np.repeat([part.total for part in parts], lengths)),
             types=types,
         )
-        wanted = len(parts) if self._pools(name) else len(taken)
-        registers = {r: self._buffer(r, wanted if r.taken else pass_.rows) for r in program.registers}
+        registers = {r: self._buffer(r, len(taken) if r.taken else pass_.rows) for r in program.registers}
         executor.run(pass_, registers)
         return registers
 
