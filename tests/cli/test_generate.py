@@ -75,6 +75,15 @@ def test_sampling_options_arrive(forced: Path, capsys: Capture):
     assert output(capsys, "generate", forced, "a", "--temperature", 50, "--top-k", 1, "--seed", 1) == "bcde\n"
 
 
+def test_what_is_guessed_ahead_changes_no_text(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    for guesses in (["--speculate", "lookup"], ["--draft", forced]):
+        assert output(capsys, "generate", forced, "xaabab", *guesses) == "cde\n"
+        monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+        assert output(capsys, "chat", forced, "--max-new-tokens", 20, *guesses) == "hi!\n"
+    assert main(["generate", str(forced), "x", "--draft", str(forced), "--speculate", "lookup"]) == 1
+    assert "one of the two guesses" in capsys.readouterr().err
+
+
 def test_settings_are_defaults(forced: Path, tmp_path: Path, capsys: Capture):
     (tmp_path / "defaults.toml").write_text("[generate]\nmax_new_tokens = 2\n")
     assert output(capsys, "--config", tmp_path / "defaults.toml", "generate", forced, "a") == "bc\n"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from plait.cli.generate import Sampling, messages
+from plait.cli.generate import NO_GUESSING, Guessing, Sampling, messages
 from plait.cli.models import Loading
 from plait.cli.printing import error, notice
 from plait.cli.reading import line
@@ -19,6 +19,7 @@ def chat(
     *,
     system: str | None = None,
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
+    guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
     """Talk with a model.
@@ -37,6 +38,7 @@ def chat(
     checkpoint = loading.open(model)
     if checkpoint.tokenizer is None or checkpoint.tokenizer.chat_template is None:
         raise ValueError(f"{model}: this checkpoint has no chat template; use plait generate.")
+    options = {**sampling.options(), **guessing.options(loading)}
     opening = messages("system", system)
     conversation = list(opening)
     while (said := ask()) is not None:
@@ -50,7 +52,7 @@ def chat(
         asked = [*conversation, *messages("user", said)]
         answer = ""
         try:
-            for piece in stream(checkpoint, asked, **sampling.options()):
+            for piece in stream(checkpoint, asked, **options):
                 answer += piece.text
                 print(piece.text, end="", flush=True)
         except KeyboardInterrupt:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
@@ -63,6 +63,33 @@ class Sampling:
         return dataclasses.asdict(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Guessing:
+    """Tokens guessed ahead and checked several in a pass: quicker where guesses are right, the text is the same.
+
+    Parameters
+    ----------
+    speculate
+        lookup guesses what followed when the last few tokens last stood in the text; for text that repeats itself.
+    draft
+        A smaller model with the same tokenizer, which guesses; named as MODEL is.
+    """
+
+    speculate: Literal["lookup"] | None = None
+    draft: str | None = None
+
+    def options(self, loading: Loading) -> dict[str, Any]:
+        """The keyword arguments of ``plait.generate`` and ``plait.stream``; ``ValueError`` where both are given."""
+        if self.draft is None:
+            return {"speculate": self.speculate}
+        if self.speculate is not None:
+            raise ValueError("--speculate, --draft: one of the two guesses; leave the other out.")
+        return {"speculate": loading.open(self.draft)}
+
+
+NO_GUESSING = Guessing()
+
+
 def generate(
     model: str,
     prompt: str,
@@ -72,6 +99,7 @@ def generate(
     system: str | None = None,
     format: Format = "text",
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
+    guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
     """Continue a prompt, translate a source, or answer a question.
@@ -97,14 +125,15 @@ def generate(
     text = everything() if prompt == "-" else prompt
     checkpoint = loading.open(model)
     request = [*messages("system", system), *messages("user", text)] if chat else text
+    options = {**sampling.options(), **guessing.options(loading)}
     if format == "json":
         from plait.generation import Generation, generate
 
-        as_json(dataclasses.asdict(cast(Generation, generate(checkpoint, request, **sampling.options()))))
+        as_json(dataclasses.asdict(cast(Generation, generate(checkpoint, request, **options))))
     else:
         from plait.generation import stream
 
-        write(stream(checkpoint, request, **sampling.options()))
+        write(stream(checkpoint, request, **options))
 
 
 def messages(role: str, content: str | None) -> list[dict[str, str]]:
