@@ -1,11 +1,13 @@
 """Checkpoints: sources of tensors, reading a model from them, writing it back."""
 
 from plait.checkpoint.blocks import Blocks
+from plait.checkpoint.calibration import calibrate
 from plait.checkpoint.folder import open_folder
 from plait.checkpoint.gguf import GGUFSource
 from plait.checkpoint.loading import load
 from plait.checkpoint.notice import CheckpointError, PlaitNotice
 from plait.checkpoint.pooling import SentencePooling
+from plait.checkpoint.quantise import QUANTIZATIONS, Rounded, quantise
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.resizing import resize
 from plait.checkpoint.rules import DecodeRules
@@ -21,13 +23,17 @@ __all__ = [
     "DecodeRules",
     "GGUFSource",
     "Layout",
+    "QUANTIZATIONS",
     "PlaitNotice",
+    "Rounded",
     "SafetensorsSource",
     "SentencePooling",
     "TensorSource",
     "Weights",
+    "calibrate",
     "load",
     "open_folder",
+    "quantise",
     "resize",
     "save",
 ]

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.checkpoint.dequantise import BLOCK_FORMATS
+from plait.checkpoint.gguf import GGUFSource
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.opening import Found, describe, open_checkpoint
 from plait.checkpoint.pooling import read_sentence_folder
@@ -77,7 +79,7 @@ def load(
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
     rule = _type_rule(weights, wanted, place, path)
-    model, types = _build(architecture, binding, weights, rule, place, path)
+    model, types = build(architecture, binding, weights, rule, place, path)
     layout = Layout(
         family=found.family.name,
         gguf=found.is_gguf,
@@ -86,6 +88,7 @@ def load(
         source=weights,
         types=types,
         keeps_types=wanted is None and not found.is_gguf,
+        keeps_blocks=wanted is None,
         config=found.config,
         generation_config=found.generation,
         rules=found.rules,
@@ -179,7 +182,8 @@ def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.d
     if wanted is not None:
         return lambda stored: wanted
     kinds = {source.stored_type(name) for name in source.names}
-    if hasattr(source, "path") and len(kinds) > 1:  # a GGUF file's norms are float32 whatever the rest is
+    mixed_gguf = isinstance(source, GGUFSource) and len(kinds) > 1  # its norms are float32 whatever the rest is
+    if mixed_gguf or kinds & BLOCK_FORMATS.keys():
         return lambda stored: torch.float32
     floats = {PLAIN_TYPES[kind] for kind in kinds & FLOATS}
     widest = functools.reduce(torch.promote_types, floats, min(floats, key=str, default=torch.float32))
@@ -192,7 +196,7 @@ def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.d
     return lambda stored: widest
 
 
-def _build(
+def build(
     architecture: Architecture,
     binding: Any,
     source: TensorSource,

@@ -9,14 +9,16 @@ from typing import Any
 from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.rules import DecodeRules, rules_from_dict
+from plait.checkpoint.source import TensorSource
 from plait.parameters import parameters
 from plait.words import nearest
 
 MODEL_TYPE = "plait"
 FORMAT = 1
-_KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family"}
+_KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family", "blocks"}
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,22 @@ def with_rules(config: dict[str, Any], rules: DecodeRules, family: str | None) -
     """``config`` with the decode rules, and the family that the checkpoint once came from."""
     hint = {"family": family} if family not in (None, MODEL_TYPE) else {}
     return {**config, **hint, "decode_rules": rules.to_dict()}
+
+
+def with_blocks(config: dict[str, Any], kinds: Collection[str]) -> dict[str, Any]:
+    """``config`` with the types of blocks that some matrices are in; which ones, the weights' own metadata say."""
+    return {**config, "blocks": sorted(kinds)} if kinds else config
+
+
+def check_blocks(config: Mapping[str, Any], source: TensorSource) -> None:
+    """``CheckpointError`` unless the weights are in the blocks that ``config`` says: other tools drop metadata."""
+    said = config.get("blocks", [])
+    found = sorted({kind for kind in map(source.stored_type, source.names) if kind in BLOCK_FORMATS})
+    if said != found:
+        raise CheckpointError(
+            f"config.json: blocks is {said!r}, but the weights are in {found!r}; the metadata 'plait.blocks' of the "
+            "safetensors files names them, and is lost where another tool writes the files anew."
+        )
 
 
 def native_rules(config: Mapping[str, Any]) -> DecodeRules:

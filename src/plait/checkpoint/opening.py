@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, has_weights, open_folder, read_json
-from plait.checkpoint.native import MODEL_TYPE, NATIVE, native_rules
+from plait.checkpoint.native import MODEL_TYPE, NATIVE, check_blocks, native_rules
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
 from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
@@ -71,6 +71,8 @@ def describe(folder: Path, source: TensorSource | None = None, sentence: Sentenc
     speller = family.name if family else config.get("family")
     tokenizer = load_tokenizer(folder, next((f.tokenizer for f in FAMILIES if f.name == speller), None))
     if family is None:
+        if source is not None:
+            check_blocks(config, source)
         rules = native_rules(config)
     else:
         rules = read_rules(config, generation, tokenizer, ids=family.ids, starts_with_pad=family.starts_with_pad)

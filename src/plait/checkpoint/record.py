@@ -26,7 +26,7 @@ class Layout:
     ``family``: who spelt it (``"llama"``, ``"plait"``); ``binding``: that family's own record of prefixes, duplicates
     and leftovers; ``bound``: the way from canonical names to the tensors in ``source``; ``types``: canonical name ->
     (type it was loaded in, type it was stored in); ``keeps_types``: whether saving goes back to the stored ones, rather
-    than to one that was asked for; ``rules``: as read.
+    than to one that was asked for; ``keeps_blocks``: so for matrices in blocks; ``rules``: as read.
     """
 
     family: str | None = None
@@ -36,6 +36,7 @@ class Layout:
     source: TensorSource | None = None
     types: Mapping[str, tuple[torch.dtype, torch.dtype]] = field(default_factory=dict)
     keeps_types: bool = True
+    keeps_blocks: bool = False
     config: Mapping[str, Any] | None = None
     generation_config: Mapping[str, Any] | None = None
     rules: DecodeRules = DecodeRules()

@@ -1,18 +1,25 @@
-"""Safetensors files, one or several shards, as one ``TensorSource``: mapped, not copied."""
+"""Safetensors files, one or several shards, as one ``TensorSource``: mapped, not copied.
+
+A matrix may be stored in GGUF's blocks: a tensor of type U8 and shape (rows, bytes per row), every row whole blocks one
+after the other, whose type the metadata names: ``plait.blocks`` is a JSON object, stored name -> ``"Q4_0"``.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from plait.checkpoint.dequantise import BLOCK_FORMATS, dequantise
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.source import PLAIN_TYPES, bytes_of, no_such_tensor, refuse_pointer
+
+BLOCKS = "plait.blocks"
 
 
 class SafetensorsSource:
@@ -20,6 +27,7 @@ class SafetensorsSource:
 
     A name that a file's metadata declares an alias (``{"lm_head.weight": "model.embed_tokens.weight"}``, as
     ``safetensors.torch.save_model`` writes for shared tensors) is readable under both names; ``aliases`` lists these.
+    Names under ``plait.blocks`` have the type, shape and values of the matrix in those bytes.
     Raises ``CheckpointError`` for files shorter or longer than their headers say, before anything is mapped.
     """
 
@@ -38,6 +46,7 @@ class SafetensorsSource:
             for alias, name in self.metadata.items()
             if alias not in self._places and isinstance(name, str) and name in self._places
         }
+        self.blocks = _checked_blocks(self.metadata.get(BLOCKS, "{}"), self._entry, self._places)
         self._mapped = {path: _map(path) for path in self._headers}
 
     def _found(self) -> dict[str, Path]:
@@ -61,27 +70,34 @@ class SafetensorsSource:
         return tuple(self._headers)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The stored shape."""
-        return tuple(self._entry(name)["shape"])
+        """The stored shape; of blocks, that of the matrix."""
+        shape = tuple(self._entry(name)["shape"])
+        block = BLOCK_FORMATS.get(self.stored_type(name))
+        return shape if block is None else (shape[0], shape[1] // block.bytes * block.weights)
 
     def stored_type(self, name: str) -> str:
-        """The type as safetensors spells it: ``"F32"``, ``"BF16"``, ..."""
-        return self._entry(name)["dtype"]
+        """The type as safetensors spells it: ``"F32"``, ``"BF16"``, ...; of blocks, GGUF's name: ``"Q4_0"``."""
+        return self.blocks.get(self.aliases.get(name, name)) or self._entry(name)["dtype"]
 
     def read(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
-        """The mapped tensor; a copy only where ``dtype`` differs from the stored one."""
-        kind = self.stored_type(name)
+        """The mapped tensor, blocks as float32; a copy otherwise only where ``dtype`` differs from the stored one."""
+        kind, values = self.stored_type(name), self._mapped_tensor(name)
+        if kind in BLOCK_FORMATS:
+            values = dequantise(values.view(-1, BLOCK_FORMATS[kind].bytes), kind).view(self.shape(name))
+        return values if dtype is None else values.to(dtype)
+
+    def raw(self, name: str) -> memoryview:
+        """The stored bytes."""
+        return bytes_of(self._mapped_tensor(name))
+
+    def _mapped_tensor(self, name: str) -> Tensor:
+        kind = self._entry(name)["dtype"]
         if kind not in PLAIN_TYPES:
             known = ", ".join(PLAIN_TYPES)
             raise CheckpointError(
                 f"{self._place(name)}: plait does not read {kind}, the type of the tensor {name!r} (it reads {known})."
             )
-        values: Tensor = self._mapped[self._place(name)].get_tensor(self.aliases.get(name, name))
-        return values if dtype is None else values.to(dtype)
-
-    def raw(self, name: str) -> memoryview:
-        """The stored bytes."""
-        return bytes_of(self.read(name))
+        return self._mapped[self._place(name)].get_tensor(self.aliases.get(name, name))
 
     def _place(self, name: str) -> Path:
         try:
@@ -91,6 +107,27 @@ class SafetensorsSource:
 
     def _entry(self, name: str) -> dict[str, Any]:
         return self._headers[self._place(name)][self.aliases.get(name, name)]
+
+
+def _checked_blocks(text: Any, entry: Callable[[str], Mapping[str, Any]], places: Mapping[str, Path]) -> dict[str, str]:
+    """Which tensors are blocks, and of what type, as the metadata says it."""
+    try:
+        kinds: dict[str, str] = dict(json.loads(text))
+    except (ValueError, TypeError):
+        raise CheckpointError(f"{BLOCKS}: this metadata is {text!r}, not a JSON object of names and types.") from None
+    for name, kind in kinds.items():
+        if name not in places:
+            raise CheckpointError(f"{BLOCKS}: it names the tensor {name!r}, which is not stored.")
+        if kind not in BLOCK_FORMATS:
+            known = ", ".join(BLOCK_FORMATS)
+            raise CheckpointError(f"{places[name]}: {name!r} is in blocks of {kind!r}; plait reads {known}.")
+        shape, size = entry(name)["shape"], BLOCK_FORMATS[kind].bytes
+        if entry(name)["dtype"] != "U8" or len(shape) != 2 or shape[1] % size:
+            raise CheckpointError(
+                f"{places[name]}: {name!r}, {entry(name)['dtype']} of shape {shape}, are no rows of {kind} blocks, "
+                f"U8 of {size} bytes each."
+            )
+    return kinds
 
 
 def _map(path: Path) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plait.checkpoint.blocks import Blocks
 from plait.checkpoint.folder import (
     CONFIG,
     GENERATION_CONFIG,
@@ -22,12 +23,13 @@ from plait.checkpoint.folder import (
     read_index,
     small_files,
 )
-from plait.checkpoint.native import NATIVE, with_rules
+from plait.checkpoint.native import NATIVE, with_blocks, with_rules
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import read_sentence_folder, sentence_files
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
 from plait.checkpoint.rules import DecodeRules, generation_config
+from plait.checkpoint.safetensors import BLOCKS
 from plait.checkpoint.shards import write_shards
 from plait.families.binding import few
 from plait.words import nearest
@@ -47,7 +49,8 @@ def save(
 
     What was loaded from unquantised files and not changed is written back with the same bytes in every tensor, under
     the names it had, with everything that came along. float16 that was read as float32 goes back to float16, unless the
-    model was moved to a third type; a type that was asked for when loading is the type that is written.
+    model was moved to a third type; a type that was asked for when loading is the type that is written. Matrices in
+    blocks (a GGUF file's, ``quantise``'s) keep them in the native dialect, and are float32 in others.
 
     Args:
         checkpoint: what to write.
@@ -63,7 +66,7 @@ def save(
     target = Path(folder).expanduser()
     if max_shard_bytes < 1:
         raise CheckpointError(f"max_shard_bytes: {max_shard_bytes} holds nothing; give a positive number of bytes.")
-    _check_target(target, overwrite)
+    check_target(target, overwrite)
     family, config, same = _dialect(checkpoint, dialect)
     written = _Writing(checkpoint, family, same)
     if lost := written.lost():
@@ -73,7 +76,8 @@ def save(
         place = new / inner
         place.mkdir(parents=True, exist_ok=True)
         write_shards(place, written.tensors(), written.metadata, max_shard_bytes)
-        texts = _texts(checkpoint, family, _with_type(config, written, same))
+        kinds = {blocks.type for blocks in written.blocks.values()}
+        texts = _texts(checkpoint, family, _with_type(config, written, same), kinds)
         if checkpoint.tokenizer is not None:
             checkpoint.tokenizer.save(place)
         for name, value in texts.items():
@@ -84,7 +88,8 @@ def save(
     return target
 
 
-def _check_target(target: Path, overwrite: bool) -> None:
+def check_target(target: Path, overwrite: bool) -> None:
+    """``CheckpointError`` where ``save`` would refuse to write, for those who have long work to do first."""
     if not target.exists():
         return
     if not target.is_dir():
@@ -168,7 +173,7 @@ class _Writing:
     same: bool
 
     def __post_init__(self) -> None:
-        self.parameters = {name: value.detach() for name, value in self.checkpoint.model.state_dict().items()}
+        self.weights = self.checkpoint.weights()
 
     @property
     def layout(self) -> Layout:
@@ -188,16 +193,28 @@ class _Writing:
     @property
     def metadata(self) -> dict[str, str]:
         """For the safetensors header."""
+        if self.blocks:  # alone: the library writes several keys in another order each time
+            return {BLOCKS: json.dumps({name: blocks.type for name, blocks in self.blocks.items()})}
         kept = dict(self.layout.source.metadata) if self.aliases and self.layout.source else {}
         gone = getattr(self.layout.source, "aliases", {}).keys() - self.aliases.keys()
         return {**{key: value for key, value in kept.items() if key not in gone}, "format": "pt"}
+
+    @cached_property
+    def blocks(self) -> Mapping[str, Blocks]:
+        """Matrices that the native dialect keeps in the blocks that they are in and that the model still says."""
+        if self.family is not NATIVE or not self.layout.keeps_blocks:
+            return {}
+        found = {name: self.weights.blocks(name) for name in self.weights.names}
+        return {name: blocks for name, blocks in found.items() if blocks is not None}
 
     def _exported(self) -> Iterator[tuple[str, Tensor]]:
         return self.family.export(self.checkpoint.architecture, self.get, self.layout.binding if self.same else None)
 
     def get(self, name: str) -> Tensor:
         """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
-        value = self.parameters[name]
+        if name in self.blocks:
+            return self.blocks[name].data
+        value = self.weights.read(name)
         loaded, stored = self.layout.types.get(name, (value.dtype, value.dtype))
         return value.to(stored) if self.layout.keeps_types and value.dtype == loaded else value
 
@@ -219,7 +236,7 @@ class _Writing:
 
     def types(self) -> set[torch.dtype]:
         """The types that parameters are written in."""
-        return {self.get(name).dtype for name in self.parameters}
+        return {self.get(name).dtype for name in self.weights.names}
 
     def types_before(self) -> set[torch.dtype]:
         """The types that they were stored in."""
@@ -235,11 +252,11 @@ def _with_type(config: dict[str, Any], written: _Writing, same: bool) -> dict[st
     return {**config, key: str(types.pop()).removeprefix("torch.")} if len(types) == 1 else config
 
 
-def _texts(checkpoint: Checkpoint, family: Any, config: dict[str, Any]) -> dict[str, Any]:
+def _texts(checkpoint: Checkpoint, family: Any, config: dict[str, Any], kinds: set[str]) -> dict[str, Any]:
     """config.json and generation_config.json."""
     layout, rules = checkpoint.layout, checkpoint.rules
     if family is NATIVE:
-        return {CONFIG: with_rules(config, rules, layout.family)}
+        return {CONFIG: with_rules(with_blocks(config, kinds), rules, layout.family)}
     own = layout.family == family.name and not layout.gguf
     if own and rules == layout.rules:
         texts: dict[str, Any] = {CONFIG: config}

@@ -1,0 +1,171 @@
+"""Quantise: a checkpoint whose matrices are in blocks of 4 or 8 bits, and what each of them lost."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plait.architecture import Architecture
+from plait.checkpoint.blocks import Blocks
+from plait.checkpoint.loading import as_device, build
+from plait.checkpoint.native import NATIVE, NativeBinding
+from plait.checkpoint.notice import CheckpointError, notice
+from plait.checkpoint.record import Checkpoint
+from plait.checkpoint.rounding import GROUP, relative_error, round_to_blocks
+from plait.checkpoint.source import SPELLINGS, bytes_of, no_such_tensor
+from plait.families.binding import few
+from plait.parameters import parameters
+from plait.words import nearest
+
+QUANTIZATIONS = {"int8": "Q8_0", "int4": "Q4_0", "int4_min": "Q4_1"}
+
+# The last word but one of a name. The vocabulary's rows are looked up and scored one by one: they take 8 bits.
+_IN_LAYERS = {"query", "key", "value", "output", "gate", "up", "down", "dense", "projection"}
+_VOCABULARY = {"embedding.tokens.weight", "source_embedding.tokens.weight", "head.output.weight"}
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """What became of a matrix: ``error`` is ``sqrt(sum (w - w')^2 / sum w^2)``, ``weighted`` the same by importance."""
+
+    name: str
+    type: str
+    shape: tuple[int, int]
+    bits: float  # a weight, scales included
+    error: float
+    weighted: float | None = None
+
+
+def block_types(architecture: Architecture, quantization: str) -> dict[str, str]:
+    """The matrices that ``quantization`` rounds, and the blocks they get; all else stays in floats.
+
+    Every matrix that multiplies, and the tables of the vocabulary, those in Q8_0 whatever the layers are in. Norms,
+    biases, tables of positions, types and relative distances stay, and matrices whose columns are no multiple of 32.
+    """
+    if quantization not in QUANTIZATIONS:
+        near = nearest(quantization, QUANTIZATIONS)
+        hint = f" Did you mean {near!r}?" if near else ""
+        raise CheckpointError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}.{hint}")
+    found = {name: shape for name, shape in parameters(architecture).items() if _multiplies(name, shape)}
+    return {
+        name: "Q8_0" if name in _VOCABULARY else QUANTIZATIONS[quantization]
+        for name, shape in found.items()
+        if shape[1] % GROUP == 0
+    }
+
+
+def quantise(
+    checkpoint: Checkpoint,
+    quantization: str,
+    *,
+    importance: Mapping[str, Tensor] | None = None,
+    device: str | torch.device = "cpu",
+) -> tuple[Checkpoint, list[Rounded]]:
+    """Round the matrices of a checkpoint: ``"int8"`` (Q8_0), ``"int4"`` (Q4_0) or ``"int4_min"`` (Q4_1).
+
+    The checkpoint given back computes with the rounded weights, in float32, and ``save`` writes their blocks in the
+    native dialect; its model goes to ``device``, ``"meta"`` where it is only to be saved or optimised. ``importance``
+    is ``calibrate``'s. ``checkpoint`` itself may be on the meta device, its weights then read one by one.
+
+    Raises ``CheckpointError`` for weights that are in blocks already, and for an importance of something else.
+    """
+    weights, kinds = checkpoint.weights(), block_types(checkpoint.architecture, quantization)
+    if twice := next(filter(None, map(weights.blocks, kinds)), None):
+        raise CheckpointError(
+            f"quantise: the weights are in blocks of {twice.type} already, and rounding them again would lose more; "
+            "quantise the original."
+        )
+    importance = importance or {}
+    for name, columns in ((name, weights.shape(name)[1]) for name in kinds if name in importance):
+        if importance[name].shape != (columns,):
+            raise CheckpointError(f"importance: {name} has {columns} inputs, not {tuple(importance[name].shape)}.")
+    if strange := [name for name in importance if name not in weights.names]:
+        raise CheckpointError(f"importance: this model has no {few(strange)}.")
+    if odd := [
+        n for n, shape in parameters(checkpoint.architecture).items() if _multiplies(n, shape) and n not in kinds
+    ]:
+        notice(f"quantise: {few(odd)} stay in floats: their columns are no multiple of {GROUP}.")
+    if checkpoint.layout.binding is not None and not checkpoint.layout.gguf and checkpoint.layout.binding.leftovers:
+        notice(f"quantise: {few(checkpoint.layout.binding.leftovers)}, which came along unused, are left behind.")
+    tensors: dict[str, Blocks | Tensor] = {}
+    report: list[Rounded] = []
+    for name in weights.names:
+        weight, counts = weights.read(name), importance.get(name)
+        if name not in kinds:
+            tensors[name] = weight.clone()
+            continue
+        tensors[name] = rounded = round_to_blocks(weight, kinds[name], counts)
+        bits = 8 * rounded.data.numel() / weight.numel()
+        weighted = None if counts is None else relative_error(weight, rounded, counts)
+        shape, error = (rounded.rows, rounded.columns), relative_error(weight, rounded)
+        report.append(Rounded(name, rounded.type, shape, bits, error, weighted))
+    return _with_source(checkpoint, _RoundedSource(tensors), as_device(device)), report
+
+
+def _multiplies(name: str, shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 and (name in _VOCABULARY or name.split(".")[-2] in _IN_LAYERS)
+
+
+def _with_source(checkpoint: Checkpoint, source: _RoundedSource, device: torch.device) -> Checkpoint:
+    """The same checkpoint in the native dialect, its weights those of ``source``."""
+    bound, layout = NativeBinding(), checkpoint.layout
+    model, types = build(
+        checkpoint.architecture, bound, source, lambda stored: torch.float32, device, Path("the quantised checkpoint")
+    )
+    origin = layout.config if layout.family == NATIVE.name else {"family": layout.family}
+    layout = dataclasses.replace(
+        layout,
+        family=NATIVE.name,
+        gguf=False,
+        binding=bound.layout,
+        bound=bound,
+        source=source,
+        types=types,
+        keeps_types=True,
+        keeps_blocks=True,
+        config=origin if origin and origin.get("family") else None,
+        generation_config=None,
+    )
+    return dataclasses.replace(checkpoint, model=model, layout=layout)
+
+
+@dataclass(frozen=True)
+class _RoundedSource:
+    """Weights under canonical names, some of them in blocks, as a ``TensorSource``; it lies in no file."""
+
+    tensors: Mapping[str, Blocks | Tensor]
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    files: tuple[Path, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.tensors)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        held = self._find(name)
+        return (held.rows, held.columns) if isinstance(held, Blocks) else tuple(held.shape)
+
+    def stored_type(self, name: str) -> str:
+        held = self._find(name)
+        return held.type if isinstance(held, Blocks) else SPELLINGS[held.dtype]
+
+    def read(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
+        held = self._find(name)
+        values = held.dequantised() if isinstance(held, Blocks) else held
+        return values if dtype is None else values.to(dtype)
+
+    def raw(self, name: str) -> memoryview:
+        held = self._find(name)
+        return bytes_of(held.data if isinstance(held, Blocks) else held)
+
+    def _find(self, name: str) -> Blocks | Tensor:
+        try:
+            return self.tensors[name]
+        except KeyError:
+            raise no_such_tensor(name, "the quantised checkpoint") from None
