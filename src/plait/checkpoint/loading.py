@@ -39,6 +39,7 @@ def load(
     seed: int = 0,
     offline: bool = False,
     pickle: bool = False,
+    lazy: bool = False,
 ) -> Checkpoint:
     """Read a checkpoint. Nothing in it is run, whatever its files ask for.
 
@@ -55,11 +56,15 @@ def load(
             ``initialize``. ``seed`` decides the numbers.
         offline: use only what was fetched from the hub before.
         pickle: read ``.bin`` files; tensors alone are taken from them.
+        lazy: leave the model on the meta device, its weights in their files, fetched but not read: ``plait.optimize``
+            takes them from there, in the form they are stored in.
 
     Raises ``CheckpointError``, or the ``ValueError`` of the part that refuses (``FamilyError``, ``ArchitectureError``,
     ``TokenizerError``), before anything is computed.
     """
     wanted, place = as_dtype(dtype), as_device(device)
+    if lazy and random:
+        raise CheckpointError("lazy: random weights are in no file that they could stay in; leave out one of the two.")
     if isinstance(source, Architecture):
         _check_random(random, "an Architecture")
         return _drawn(source, random, seed, wanted, place)
@@ -79,7 +84,7 @@ def load(
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
     rule = _type_rule(weights, wanted, place, path)
-    model, types = build(architecture, binding, weights, rule, place, path)
+    model, types = build(architecture, binding, weights, rule, torch.device("meta") if lazy else place, path)
     layout = Layout(
         family=found.family.name,
         gguf=found.is_gguf,
