@@ -15,7 +15,7 @@ from plait.engine import kernels
 from plait.engine import program as p
 from plait.engine.compiled import Compiled, waits
 from plait.engine.interpret import execute
-from plait.engine.packed import pack, unpack
+from plait.engine.packed import pack
 from plait.engine.pages import Pages, Run
 from plait.engine.passes import Held, Pass, Turns
 from plait.engine.program import Operation, Program, Register, Space
@@ -94,9 +94,10 @@ def agree(
     for operation in operations:
         execute(operation, pass_, theirs, weights)
     for register in rows:
-        torch.testing.assert_close(
-            mine[register].double(), theirs[register], atol=atol, rtol=1e-5, msg=lambda m: f"{case} {register}\n{m}"
-        )
+        try:
+            torch.testing.assert_close(mine[register].double(), theirs[register], atol=atol, rtol=1e-5)
+        except AssertionError as error:
+            raise AssertionError(f"{case} {register}") from error
 
 
 def every(

@@ -194,6 +194,14 @@ def _end(library: ctypes.CDLL, executor: int, *_held: object) -> None:
     library.plait_executor_end(executor)
 
 
+def sizes(library: ctypes.CDLL) -> tuple[list[int], list[int]]:
+    """Of all structs, here and in the library."""
+    mine = [ctypes.sizeof(struct) for struct in (*_STRUCTS.values(), _Pass, _Program)]
+    theirs = (_integer * len(mine))()
+    library.plait_step_sizes(theirs)
+    return mine, list(theirs)
+
+
 def _bound(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, result, *arguments in (
         ("plait_executor", _pointer, _pointer, _pointer),

@@ -30,12 +30,12 @@ PLAIT_INLINE Lanes load_kept(const uint16_t *p) { return load_bfloat(p); }
 template <int N, class T>
 void multiply(const float *a, int64_t a_stride, const T *b, int64_t b_stride, int64_t depth, float *c, int64_t c_stride, bool add) {
     Lanes sums[N];
-    PLAIT_UNROLL for (int i = 0; i < N; ++i) sums[i] = add ? load(c + i * c_stride) : broadcast(0.f);
+    times<N>([&](auto i) { sums[i] = add ? load(c + i * c_stride) : broadcast(0.f); });
     for (int64_t k = 0; k < depth; ++k) {
         Lanes row = load_kept(b + k * b_stride);
-        PLAIT_UNROLL for (int i = 0; i < N; ++i) sums[i] = fma(broadcast(a[i * a_stride + k]), row, sums[i]);
+        times<N>([&](auto i) { sums[i] = fma(broadcast(a[i * a_stride + k]), row, sums[i]); });
     }
-    PLAIT_UNROLL for (int i = 0; i < N; ++i) store(c + i * c_stride, sums[i]);
+    times<N>([&](auto i) { store(c + i * c_stride, sums[i]); });
 }
 
 // The same for n lines, N at a time.
