@@ -3,10 +3,12 @@
     python benchmarks/quality.py MODEL TEXT [--from 0.9] [--tokens 32768] [--calibrate 0.1] [--peer-python PYTHON]
 
 MODEL has weights in floats; TEXT is a file, of which the share from --from on is read (what comes before it was trained
-on). Each line is one way to store the weights: what plait's rounding costs on the engine and, weights alone, in the
-plain model; and the same matrices in the same blocks as llama.cpp's quantiser rounds them (the ``gguf`` package's,
-which gives its bytes: with --peer-python that is checked, and llama.cpp's own perplexity measured). Every model reads
-the same windows, so differences are paired: the standard error is that of the mean difference.
+on). "Engine" is what ``optimize`` makes of the weights, "converted" what ``plait convert --quantize`` stores, "weights
+alone" the plain model in float32 with the rounded weights; "llama.cpp's rounding" is of the same matrices to the same
+blocks by the ``gguf`` package, which gives its bytes: with --peer-python that is checked, and llama.cpp itself is run.
+Every model reads the same windows, so that differences are paired: the standard error is the mean difference's. The
+divergence is Kullback and Leibler's from float32's distributions, in nats: it tells roundings apart where a perplexity
+is lucky.
 """
 
 from __future__ import annotations
@@ -65,13 +67,44 @@ def rounded_by_peer(checkpoint: plait.Checkpoint, kinds: dict[str, str]) -> plai
 Logits = Callable[[Tensor], Tensor]  # tokens (1, n) -> logits (1, n, vocab)
 
 
-def surprises(logits: Logits, tokens: Tensor) -> Tensor:
-    """Negative log-likelihood of every token but a window's first, float64."""
-    losses = []
+def windows(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Pieces that are read, (1, n), and the tokens that follow in them, (n,)."""
     for start in range(0, len(tokens) - 1, WINDOW):
         piece = tokens[start : start + WINDOW + 1]
-        losses.append(F.cross_entropy(logits(piece[None, :-1])[0].double(), piece[1:], reduction="none"))
-    return torch.cat(losses)
+        yield piece[None, :-1], piece[1:]
+
+
+class Measured:
+    """The float32 model's answers to a text, and how others differ from them."""
+
+    def __init__(self, plain: Logits, tokens: Tensor) -> None:
+        self.tokens = tokens
+        self._said = [F.log_softmax(plain(read)[0], -1) for read, _ in windows(tokens)]
+        self.losses = self.surprises(self._said)
+
+    def surprises(self, said: Sequence[Tensor]) -> Tensor:
+        """Negative log-likelihoods of what follows, float64."""
+        targets = (target for _, target in windows(self.tokens))
+        return torch.cat([F.nll_loss(s.double(), t, reduction="none") for s, t in zip(said, targets, strict=True)])
+
+    def line(self, name: str, logits: Logits) -> list[str]:
+        """A row of the table: perplexity, its change, the standard error of that, and the divergence from float32."""
+        said = [F.log_softmax(logits(read)[0], -1) for read, _ in windows(self.tokens)]
+        apart = [
+            F.kl_div(s.double(), plain.double(), reduction="none", log_target=True).sum(-1)
+            for s, plain in zip(said, self._said, strict=True)
+        ]
+        return [*self.change(name, self.surprises(said)), f"{torch.cat(apart).mean():.3e}"]
+
+    def change(self, name: str, losses: Tensor) -> list[str]:
+        """The same from losses alone, without the divergence."""
+        apart = losses - self.losses
+        return [
+            name,
+            f"{losses.mean().exp():.5f}",
+            f"{100 * math.expm1(apart.mean()):+.4f} %",
+            f"{100 * apart.std() / math.sqrt(len(apart)):.4f} %",
+        ]
 
 
 def on_engine(runner: Any) -> Logits:
@@ -81,36 +114,25 @@ def on_engine(runner: Any) -> Logits:
 
 def perplexities(checkpoint: plait.Checkpoint, tokens: Tensor, options: argparse.Namespace) -> Iterator[list[str]]:
     """Rows of the table."""
-    plain = surprises(checkpoint.model, tokens)
-
-    def line(name: str, losses: Tensor) -> list[str]:
-        apart = losses - plain
-        error = apart.std() / math.sqrt(len(apart))
-        return [
-            name,
-            f"{losses.mean().exp():.5f}",
-            f"{100 * math.expm1(apart.mean()):+.4f} %",
-            f"{100 * error:.4f} %",
-        ]
-
-    yield ["weights, and where", "perplexity", "to fp32", "standard error"]
-    yield line("fp32, plain model", plain)
-    yield line("fp32, engine", surprises(on_engine(optimize(checkpoint, dtype="float32")), tokens))
+    measured = Measured(checkpoint.model, tokens)
+    yield ["weights, and where", "perplexity", "to fp32", "standard error", "divergence"]
+    yield measured.line("fp32, plain model", checkpoint.model)
+    yield measured.line("fp32, engine", on_engine(optimize(checkpoint, dtype="float32")))
     for name, wish in WAYS:
-        yield line(f"{name}, engine", surprises(on_engine(optimize(checkpoint, **wish)), tokens))
+        yield measured.line(f"{name}, engine", on_engine(optimize(checkpoint, **wish)))
         if "quantization" not in wish:
             continue
         ours, _ = quantise(checkpoint, name)
-        yield line(f"{name}, weights alone", surprises(ours.model, tokens))
+        yield measured.line(f"{name}, converted, engine", on_engine(optimize(ours)))
+        yield measured.line(f"{name}, converted, weights alone", ours.model)
         if options.calibrate:
-            importance = calibrate(checkpoint, [options.seen])
-            ours, _ = quantise(checkpoint, name, importance=importance)
-            yield line(f"{name}, calibrated, weights alone", surprises(ours.model, tokens))
+            ours, _ = quantise(checkpoint, name, importance=calibrate(checkpoint, [options.seen]))
+            yield measured.line(f"{name}, calibrated, weights alone", ours.model)
         theirs = rounded_by_peer(checkpoint, block_types(checkpoint.architecture, name))
-        yield line(f"{name}, llama.cpp's rounding, weights alone", surprises(theirs.model, tokens))
+        yield measured.line(f"{name}, llama.cpp's rounding, weights alone", theirs.model)
     if options.peer_python:
         for name, losses in peer_surprises(checkpoint, tokens, options.peer_python):
-            yield line(f"{name}, llama.cpp itself", losses)
+            yield measured.change(f"{name}, llama.cpp itself", losses)
 
 
 def peer_surprises(checkpoint: plait.Checkpoint, tokens: Tensor, python: str) -> Iterator[tuple[str, Tensor]]:
@@ -180,7 +202,7 @@ def cosines(checkpoint: plait.Checkpoint, texts: Sequence[str]) -> Iterator[list
             yield line(f"{name}, llama.cpp's rounding, weights alone", plain(theirs.model))
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", help="a decoder with a tokenizer, or an encoder: as plait's commands take it")
