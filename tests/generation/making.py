@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from plait.architecture import Architecture, LayerType
+from plait.checkpoint import Checkpoint
 from plait.checkpoint.rules import DecodeRules
+from plait.engine import optimize
 from plait.generation import ModelRunner, Piece, Read, Runner
 from plait.generation.decode import decode
 from plait.generation.row import Request
@@ -33,7 +35,12 @@ WINDOWED = Architecture(**SIZE, n_decoder_layers=2, position="rope", layer_types
 TRANSLATOR = Architecture(**SIZE, n_encoder_layers=2, n_decoder_layers=2, position="sinusoidal", max_length=64)
 ENCODER = Architecture(**SIZE, n_encoder_layers=2, position="learned", max_length=64, head=None)
 # What tests of generation run over: each makes a runner of a model.
-RUNNERS: dict[str, Callable[[Any], Runner]] = {"plain": ModelRunner}
+RUNNERS: dict[str, Callable[[Any], Runner]] = {
+    "plain": ModelRunner,
+    "engine": lambda model: optimize(
+        Checkpoint(architecture=model.architecture, model=model, tokenizer=None), dtype="float64"
+    ),
+}
 DECODERS = {"learned": LEARNED, "rope": ROPE, "windowed": WINDOWED}
 
 

@@ -48,7 +48,8 @@ def test_reads_of_any_mixture_are_what_they_are_alone(name: str, make: Callable[
 @pytest.mark.parametrize("name", ALL)
 def test_what_was_truncated_was_never_read_and_a_fork_goes_its_own_way(name: str, make: Callable[..., Runner]) -> None:
     model = random_model(ALL[name])
-    runner, cache = make(model), make(model).cache(1)
+    runner = make(model)
+    cache = runner.cache(1)
     source = [7, 8, 9] if name == "translator" else None
     given = {} if source is None else {"source": torch.tensor([source])}
     runner.advance([Read(tokens=[5, 6, 7, 8], cache=cache, source=source)])

@@ -87,6 +87,8 @@ def choose_next(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     for places in alike.values():
         part = logits if len(places) == len(rows) else logits[places]
         allowed.append(rows[places[0]].rules(part, [rows[place].line for place in places]))
+    if len(allowed) == 1:
+        return choose(allowed[0], rows[0].settings, [row.generator for row in rows])
     chosen = torch.empty(len(rows), dtype=torch.long, device=logits.device)
     for (settings, places), part in zip(alike.items(), allowed, strict=True):
         chosen[places] = choose(part, settings, [rows[place].generator for place in places])

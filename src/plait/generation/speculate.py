@@ -26,7 +26,7 @@ from plait.generation.prefixes import common
 from plait.generation.records import Piece
 from plait.generation.row import Row, at_least_float32, choose_next, score
 from plait.generation.runner import ModelRunner, Read, Runner
-from plait.generation.sampling import draw, narrow
+from plait.generation.sampling import draw, likeliest, narrow
 
 if TYPE_CHECKING:
     from plait.text import Tokenizer
@@ -50,7 +50,8 @@ class Drafter(Protocol):
 
 
 def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter | None:
-    """Who drafts for ``runner``: ``None``, ``"lookup"``, or a smaller checkpoint or runner of the same vocabulary.
+    """Who drafts for ``runner``: ``None``, ``"lookup"``, or a smaller checkpoint or runner of the same vocabulary, or
+    both, ``(checkpoint, runner)``.
 
     ``GenerationError`` for anything else.
     """
@@ -60,13 +61,7 @@ def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter |
         if wish != "lookup":
             raise GenerationError(f'speculate: {wish!r} is no way to draft; give "lookup", or a smaller checkpoint.')
         return Lookup()
-    if hasattr(wish, "advance"):
-        draft, theirs = wish, None
-    elif hasattr(wish, "model"):
-        draft, theirs = ModelRunner(wish.model), wish.tokenizer
-        theirs = theirs if theirs is None or theirs.target is None else theirs.target
-    else:
-        raise GenerationError(f'speculate: {type(wish).__name__} cannot draft; give "lookup", or a smaller checkpoint.')
+    theirs, draft = _opened(wish)
     mine, its = runner.architecture, draft.architecture
     if its.kind != mine.kind or its.head != "language":
         raise GenerationError(
@@ -89,6 +84,20 @@ def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter |
             f"{mine.source_vocab_size}; give one with the same vocabulary."
         )
     return ModelDrafter(draft, mine.vocab_size)
+
+
+def _opened(wish: Any) -> tuple[Tokenizer | None, Runner]:
+    """The tokenizer, where it is known, and the runner of a draft."""
+    if isinstance(wish, tuple):
+        checkpoint, draft = wish
+    else:
+        checkpoint, draft = wish, wish if hasattr(wish, "advance") else None
+    theirs = getattr(checkpoint, "tokenizer", None)
+    if draft is None and hasattr(checkpoint, "model"):
+        draft = ModelRunner(checkpoint.model)
+    if draft is None:
+        raise GenerationError(f'speculate: {type(wish).__name__} cannot draft; give "lookup", or a smaller checkpoint.')
+    return theirs if theirs is None or theirs.target is None else theirs.target, draft
 
 
 def _first_difference(one: Tokenizer, other: Tokenizer) -> int | None:
@@ -272,7 +281,7 @@ class ModelDrafter:
     def _guess(self, row: Row, logits: Tensor) -> tuple[int, Tensor | None]:
         logits = at_least_float32(logits[-1:, : self.vocab_size])
         if row.settings.greedy:
-            return int(logits.argmax(-1)), None
+            return int(likeliest(logits)), None
         log_probabilities = narrow(logits, row.settings)
         token = int(draw(log_probabilities, [row.generator]))
         missing = self.vocab_size - logits.shape[-1]  # a table that is padded less
