@@ -1,0 +1,91 @@
+"""convert --quantize: blocks in the native dialect, and what each matrix lost as the answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import plait
+from plait.checkpoint import Checkpoint, calibrate, quantise
+from plait.cli.commands import main
+from tests.cli.forced import write_checkpoint
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def floats(tmp_path: Path) -> Path:
+    """A checkpoint with a tokenizer whose matrices are whole groups of 32."""
+    small = plait.load(write_checkpoint(tmp_path / "small"))
+    architecture = small.architecture.replace(d_model=64, d_head=16, n_heads=4, n_kv_heads=4, d_ff=96)
+    drawn = plait.load(architecture, random=True)
+    checkpoint = Checkpoint(architecture=architecture, model=drawn.model, tokenizer=small.tokenizer)
+    return plait.save(checkpoint, tmp_path / "floats", dialect="hf")
+
+
+def test_the_table_says_what_was_lost_and_the_folder_holds_blocks(floats: Path, tmp_path: Path, capsys: Capture):
+    assert main(["convert", str(floats), str(tmp_path / "q"), "--quantize", "int4"]) == 0
+    *table, bits, empty, folder = capsys.readouterr().out.splitlines()
+    assert folder == str(tmp_path / "q")
+    assert empty == ""
+    weights = plait.load(folder, device="meta").weights()
+    blocks = [name for name in weights.names if weights.blocks(name) is not None]
+    assert bits.endswith(f" bits a weight in {len(blocks)} matrices")
+    assert [line.split()[0] for line in table[2:]] == blocks
+    assert table[0].split() == ["matrix", "shape", "type", "bits", "error", "%"]
+
+
+def test_json_is_the_report_and_calibration_is_the_functions(floats: Path, tmp_path: Path, capsys: Capture):
+    text = tmp_path / "text.txt"
+    text.write_text("abababab ba\n", encoding="utf-8")
+    command = ["convert", str(floats), str(tmp_path / "q"), "--quantize", "int4_min", "--calibrate", str(text)]
+    assert main([*command, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["folder"] == str(tmp_path / "q")
+    assert said["quantization"] == "int4_min"
+    checkpoint = plait.load(floats)
+    _, report = quantise(checkpoint, "int4_min", importance=calibrate(checkpoint, [text.read_text()]))
+    assert [(t["name"], t["type"], t["error"], t["weighted"]) for t in said["tensors"]] == [
+        (t.name, t.type, t.error, t.weighted) for t in report
+    ]
+    sizes = [t.shape[0] * t.shape[1] for t in report]
+    assert said["bits"] == pytest.approx(sum(t.bits * n for t, n in zip(report, sizes, strict=True)) / sum(sizes))
+
+
+def test_without_quantize_json_is_the_folder(floats: Path, tmp_path: Path, capsys: Capture):
+    assert main(["convert", str(floats), str(tmp_path / "a"), "--to", "plait", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"folder": str(tmp_path / "a")}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "--to: say hf or plait, or --quantize"),
+        (["--quantize", "int4", "--to", "hf"], "only the native dialect holds quantised matrices"),
+        (["--to", "hf", "--calibrate", "x"], "--calibrate: it serves --quantize"),
+        (["--quantize", "int4", "--dtype", "bfloat16"], "--dtype: --quantize rounds what is stored"),
+        (["--quantize", "int4", "--calibrate", "none.txt"], "none.txt: No such file"),
+        (["--quantize", "int5"], '"int5" for --quantize. Choose from: "int8", "int4", "int4_min"'),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    floats: Path, tmp_path: Path, capsys: Capture, options: list[str], message: str
+):
+    assert main(["convert", str(floats), str(tmp_path / "q"), *options]) in (1, 2)
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "q").exists()
+
+
+def test_twice_another_encoding_and_a_full_folder_are_refused(floats: Path, tmp_path: Path, capsys: Capture):
+    once, twice = str(tmp_path / "once"), str(tmp_path / "twice")
+    assert main(["convert", str(floats), once, "--quantize", "int8"]) == 0
+    assert main(["convert", once, twice, "--quantize", "int4"]) == 1
+    assert "in blocks of Q8_0 already" in capsys.readouterr().err
+    assert main(["convert", str(floats), once, "--quantize", "int8"]) == 1
+    assert "say --overwrite" in capsys.readouterr().err
+    (tmp_path / "latin.txt").write_bytes("é".encode("latin-1"))
+    assert main(["convert", str(floats), twice, "--quantize", "int4", "--calibrate", str(tmp_path / "latin.txt")]) == 1
+    assert "latin.txt: this text is not UTF-8" in capsys.readouterr().err
+    assert not Path(twice).exists()
