@@ -22,7 +22,7 @@ from plait.engine.program import Operation, Program, Register, Space
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason=kernels.why_not())
 
-CASES = 100  # of each operation, for each team
+CASES = 40  # of each operation, for each team
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 
 

@@ -1,15 +1,15 @@
 // Attention over pages: softmax(cap(scale * Q K^T) + bias) V, for one row of each sequence and for hundreds alike.
 //
-// A tile is some rows of one sequence and the query heads that share one key head; each pair of row and head is a line
-// of it. All lines read the same keys, as all rows of activations read the same weights:
+// A tile is some rows and some key heads; each of its rows with each query head of those is a line. The lines of a key head
+// read the same keys, as all rows of activations read the same weights:
 //
 //   scores (lines, 16)  =   queries (lines, d)   x  keys of a page (d, 16)
 //   mix (lines, D)      +=  scores (lines, 16)   x  values of a page (16, D)        D is d rounded up to 16
 //
 // Keys are cut into blocks at fixed places. Each block gives a greatest score, a sum of exponentials and a mix of its own,
 // and these are joined one after the other (Milakov and Gimelshein 2018): a row's sums are made in the same order whatever
-// rows are beside it. Where tiles are too few to keep all members busy, the blocks of a tile are divided among them, and
-// the last one to be done joins what all have made.
+// rows are beside it. Where tiles are too few to keep all members busy, they share out the blocks and key heads of every
+// tile, and the last one to be done with it joins what all have made.
 #pragma once
 #include <algorithm>
 #include <cstdlib>
@@ -25,6 +25,11 @@ constexpr float HIDDEN = -3e38f;    // the score of what may not be seen: so far
 
 PLAIT_INLINE Lanes load_kept(const float *p) { return load(p); }
 PLAIT_INLINE Lanes load_kept(const uint16_t *p) { return load_bfloat(p); }
+
+// Asks for memory of a page while something else is computed: the machine does not expect where the next one lies.
+template <class T> PLAIT_INLINE void fetch(const T *p, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(p + i, 0, 2);
+}
 
 // c (N, 16) = a (N, depth) x b (depth, 16), or with `add` that more
 template <int N, class T>
@@ -50,50 +55,52 @@ void multiply_lines(int64_t n, const float *a, int64_t a_stride, const T *b, int
 
 // How the work of one attention is cut, and the memory that takes, in floats.
 struct Cut {
-    int64_t group, D, rows, lines, tiles; // rows and lines of a tile
-    int64_t blocks = 1, parts = 1;        // of the longest sequence; into which its tiles are divided
-    int64_t sum;                          // of a line: D sums of weighted values, the greatest score, the sum of exponentials
+    int64_t group, D, sum;     // `sum`, of a line: D sums of weighted values, the greatest score, the sum of exponentials
+    int64_t rows, kv_heads;    // of a tile
+    int64_t lines, tiles;      // of a tile; of the pass
+    int64_t blocks = 1;        // of the longest sequence
+    bool divided;              // the tiles
 
     Cut(const Attend &o, const Pass &pass, int64_t members) {
         group = o.heads / o.kv_heads;
         D = (o.d_head + PAGE - 1) / PAGE * PAGE;
-        rows = pass.rows == pass.n_sequences ? 1 : std::max<int64_t>(1, LINES / group);
-        lines = rows * group;
-        tiles = (pass.rows + rows - 1) / rows * o.kv_heads;
         sum = D + PAGE;
-        if (members == 1 || tiles >= 4 * members) return;
-        int64_t longest = 1;
-        for (int64_t i = 0; i < pass.n_sequences; ++i) longest = std::max<int64_t>(longest, pass.spaces[o.space].lengths[i]);
-        blocks = (longest + BLOCK - 1) / BLOCK;
-        while (tiles * parts % members && tiles * parts < 4 * members && parts < blocks) ++parts; // until all have as much
+        rows = pass.rows == pass.n_sequences ? 1 : std::max<int64_t>(1, LINES / group);
+        tiles = (pass.rows + rows - 1) / rows;
+        divided = members > 1 && tiles * (rows == 1 ? 1 : o.kv_heads) < 4 * members;
+        kv_heads = rows == 1 || divided ? o.kv_heads : 1; // of one row all: its pages are read as they lie
+        tiles *= o.kv_heads / kv_heads;
+        lines = rows * kv_heads * group;
+        for (int64_t i = 0; divided && i < pass.n_sequences; ++i)
+            blocks = std::max<int64_t>(blocks, (pass.spaces[o.space].lengths[i] + BLOCK - 1) / BLOCK);
     }
     int64_t member_floats(const Attend &o) const { return lines * (o.d_head + BLOCK + 2 * sum); }
-    int64_t shared_floats() const { return parts == 1 ? 0 : tiles * blocks * lines * sum; }
+    int64_t shared_floats() const { return divided ? tiles * blocks * lines * sum : 0; }
 };
 
-// Some rows of a sequence with one key head, under way.
+// Rows of a sequence with some key heads, under way. Lines go by key head, row and head of the group.
 struct Tile {
     const Attend &o;
     const Pass &pass;
     const Held &held;
     const Cut &cut;
-    int64_t sequence, first_row, lines, kv_head;
     float *queries, *scores; // (lines, d), (lines, BLOCK)
+    int64_t sequence, first_row, rows, first_head, kv_heads;
 
-    int64_t row(int64_t line) const { return first_row + line / cut.group; }
-    int64_t head(int64_t line) const { return kv_head * cut.group + line % cut.group; }
-    // The keys that a line sees are from `begin` to `end`.
-    int64_t begin(int64_t line) const {
-        int64_t order = pass.orders[row(line)];
-        return o.window ? std::max<int64_t>(0, o.causal ? order - o.window + 1 : order - o.window) : 0;
+    int64_t lines() const { return kv_heads * rows * cut.group; }
+    int64_t row(int64_t line) const { return first_row + line / cut.group % rows; }
+    int64_t head(int64_t line) const { return (first_head + line / (cut.group * rows)) * cut.group + line % cut.group; }
+    // The keys that a row sees are from `begin` to `end`.
+    int64_t begin(int64_t row) const {
+        return o.window ? std::max<int64_t>(0, pass.orders[row] - o.window + (o.causal ? 1 : 0)) : 0;
     }
-    int64_t end(int64_t line) const {
-        int64_t order = pass.orders[row(line)], end = held.lengths[sequence];
+    int64_t end(int64_t row) const {
+        const int64_t order = pass.orders[row], end = held.lengths[sequence];
         return o.causal ? std::min(end, order + 1) : o.window ? std::min(end, order + o.window + 1) : end;
     }
-    // Blocks of which some line sees something; orders ascend with the rows.
-    int64_t first_block() const { return begin(0) / BLOCK; }
-    int64_t last_block() const { return (end(lines - 1) + BLOCK - 1) / BLOCK; }
+    // The blocks of which some row sees something; orders ascend with the rows.
+    int64_t first_block() const { return begin(first_row) / BLOCK; }
+    int64_t last_block() const { return (end(first_row + rows - 1) + BLOCK - 1) / BLOCK; }
 };
 
 // What is added to the scores of 16 keys by how far they are.
@@ -108,10 +115,10 @@ inline void add_bias(const Attend &o, int64_t head, const int32_t *keys, int32_t
 }
 
 // Scores of a line with pages first..last become exponentials; what is over them goes into its sum.
-inline void weigh(const Tile &t, int64_t line, int64_t first, int64_t last, float *scores, float *sums) {
+inline void weigh(const Tile &t, int64_t line, int64_t first, int64_t last, float *scores, float *sum_) {
     const Attend &o = t.o;
     const int32_t *table = t.held.tables[t.sequence];
-    const int64_t begin = t.begin(line), end = t.end(line);
+    const int64_t begin = t.begin(t.row(line)), end = t.end(t.row(line));
     Lanes top = broadcast(NOTHING), total = broadcast(0.f);
     for (int64_t p = first; p < last; ++p) {
         float *s = scores + (p - first) * PAGE;
@@ -130,26 +137,36 @@ inline void weigh(const Tile &t, int64_t line, int64_t first, int64_t last, floa
         store(scores + j, e);
         total = total + e;
     }
-    sums[t.cut.D] = most;
-    sums[t.cut.D + 1] = sum(total);
+    sum_[t.cut.D] = most;
+    sum_[t.cut.D + 1] = sum(total);
 }
 
-// The sums of all lines over one block of keys.
+// The sums (lines, sum) over one block of keys. Pages of all heads are read in the order in which they lie.
 template <class T> void attend_block(const Tile &t, int64_t block, float *sums) {
     const int32_t *table = t.held.tables[t.sequence];
-    const int64_t d = t.o.d_head, D = t.cut.D, length = t.held.lengths[t.sequence];
-    const int64_t first = block * (BLOCK / PAGE), last = std::min(first + BLOCK / PAGE, (length + PAGE - 1) / PAGE);
-    auto keys = (const T *)t.held.keys[t.o.layer], values = (const T *)t.held.values[t.o.layer];
+    const int64_t d = t.o.d_head, D = t.cut.D, length = t.held.lengths[t.sequence], pages = (length + PAGE - 1) / PAGE;
+    const int64_t first = block * (BLOCK / PAGE), last = std::min(first + BLOCK / PAGE, pages), n = t.rows * t.cut.group;
+    auto page = [&](const void *const *layers, int64_t p, int64_t size) { // of a head `size` numbers
+        return (const T *)layers[t.o.layer] + (table[p] * t.o.kv_heads + t.first_head) * size;
+    };
     for (int64_t p = first; p < last; ++p) {
-        const T *page = keys + (table[p] * t.o.kv_heads + t.kv_head) * d * PAGE;
-        multiply_lines<TILE>(t.lines, t.queries, d, page, PAGE, d, t.scores + (p - first) * PAGE, BLOCK, false);
+        const T *keys = page(t.held.keys, p, d * PAGE);
+        float *scores = t.scores + (p - first) * PAGE;
+        fetch(page(t.held.values, p, PAGE * D), PAGE * D * t.kv_heads);
+        for (int64_t h = 0; h < t.kv_heads; ++h, keys += d * PAGE, scores += n * BLOCK)
+            multiply_lines<TILE>(n, t.queries + h * n * d, d, keys, PAGE, d, scores, BLOCK, false);
     }
-    for (int64_t i = 0; i < t.lines; ++i) weigh(t, i, first, last, t.scores + i * BLOCK, sums + i * t.cut.sum);
+    for (int64_t i = 0; i < t.lines(); ++i) weigh(t, i, first, last, t.scores + i * BLOCK, sums + i * t.cut.sum);
     for (int64_t p = first; p < last; ++p) {
-        const T *page = values + (table[p] * t.o.kv_heads + t.kv_head) * PAGE * D;
-        const int64_t depth = std::min(PAGE, length - p * PAGE); // what lies beyond the length may be no number
-        for (int64_t c = 0; c < D; c += PAGE) {
-            multiply_lines<TILE>(t.lines, t.scores + (p - first) * PAGE, BLOCK, page + c, D, depth, sums + c, t.cut.sum, p > first);
+        const T *values = page(t.held.values, p, PAGE * D);
+        const float *pattern = t.scores + (p - first) * PAGE;
+        const int64_t ahead = p + BLOCK / PAGE, depth = std::min(PAGE, length - p * PAGE); // beyond it may be no number
+        if (ahead < pages) fetch(page(t.held.keys, ahead, d * PAGE), d * PAGE * t.kv_heads);
+        for (int64_t h = 0; h < t.kv_heads; ++h, values += PAGE * D, pattern += n * BLOCK) {
+            for (int64_t c = 0; c < D; c += PAGE) {
+                float *mix = sums + h * n * t.cut.sum + c;
+                multiply_lines<TILE>(n, pattern, BLOCK, values + c, D, depth, mix, t.cut.sum, p > first);
+            }
         }
     }
 }
@@ -164,81 +181,116 @@ inline void join(int64_t D, float *sums, const float *next) {
     sums[D + 1] = sums[D + 1] * old + next[D + 1] * young;
 }
 
-// Called by every member. `own`: memory of each; `shared`: of all, with `done`, zeros, for every tile that is divided.
-inline void attend(const Attend &o, const Pass &pass, Worker &worker, Rows queries, Rows target, float *own, float *shared,
-                   std::atomic<int32_t> *done) {
-    const Cut cut(o, pass, worker.members);
-    const int64_t d = o.d_head, D = cut.D;
-    Tile t{o, pass, pass.spaces[o.space], cut, 0, 0, 0, 0, own, own + cut.lines * d};
-    float *const sums = t.scores + cut.lines * BLOCK, *const next = sums + cut.lines * cut.sum;
+// One member's part in an attention.
+class Attention {
+  public:
+    // `own`: memory of each member; `shared`: of all, with `done`, zeros, for every tile that is divided.
+    Attention(const Attend &o, const Pass &pass, Worker &worker, Rows queries, Rows target, float *own, float *shared,
+              std::atomic<int32_t> *done)
+        : o(o), pass(pass), worker(worker), queries(queries), target(target), shared(shared), done(done),
+          cut(o, pass, worker.members), sums(own), next(sums + cut.lines * cut.sum),
+          t{o, pass, pass.spaces[o.space], cut, next + cut.lines * cut.sum + cut.lines * BLOCK, next + cut.lines * cut.sum,
+            0, 0, 0, 0, 0} {}
 
-    // f(at) for the rows of each sequence in a tile; `at`: their first line of the tile.
-    auto by_sequence = [&](int64_t tile, auto f) {
-        const int64_t first = tile / o.kv_heads * cut.rows, last = std::min(pass.rows, first + cut.rows);
-        t.kv_head = tile % o.kv_heads;
-        for (t.first_row = first; t.first_row < last; t.first_row += t.lines / cut.group) {
+    void run() {
+        const int64_t units = cut.divided ? cut.blocks * o.kv_heads : 1; // of a tile
+        worker.share(cut.tiles * units, 1, [&](int64_t first, int64_t last) {
+            for (int64_t item = first; item < last;) {
+                if (!cut.divided) {
+                    whole(cut.tiles - 1 - item++); // the last rows see the most: they come first
+                    continue;
+                }
+                const int64_t block = item / o.kv_heads, head = item % o.kv_heads;
+                const int64_t heads = std::min(last - item, o.kv_heads - head);
+                part(block / cut.blocks, block % cut.blocks, head, heads);
+                item += heads;
+            }
+        });
+    }
+
+  private:
+    const Attend &o;
+    const Pass &pass;
+    Worker &worker;
+    const Rows queries, target;
+    float *const shared;
+    std::atomic<int32_t> *const done;
+    const Cut cut;
+    float *const sums, *const next; // of lines: so far, and of a block
+    Tile t;
+
+    // f(at) for the rows of each sequence among those of a tile; `at`: how many rows came before.
+    template <class F> void by_sequence(int64_t tile, F f) {
+        const int64_t first = tile * cut.rows, last = std::min(pass.rows, first + cut.rows);
+        for (t.first_row = first; t.first_row < last; t.first_row += t.rows) {
             t.sequence = pass.sequences[t.first_row];
-            t.lines = (std::min<int64_t>(last, pass.begins[t.sequence + 1]) - t.first_row) * cut.group;
-            f((t.first_row - first) * cut.group);
+            t.rows = std::min<int64_t>(last, pass.begins[t.sequence + 1]) - t.first_row;
+            f(t.first_row - first);
         }
-    };
-    auto take_queries = [&] {
-        for (int64_t i = 0; i < t.lines; ++i) {
+    }
+
+    void take_queries() {
+        const int64_t d = o.d_head;
+        for (int64_t i = 0; i < t.lines(); ++i) {
             const float *q = queries.row(t.row(i)) + t.head(i) * d;
             by_lanes(d, [&](int64_t c, int64_t left) { store(t.queries + i * d + c, load(q + c, left) * broadcast(o.scale), left); });
         }
-    };
-    auto see = [&](int64_t block, float *out) {
-        t.held.bfloat ? attend_block<uint16_t>(t, block, out) : attend_block<float>(t, block, out);
-    };
-    auto put = [&](int64_t line, const float *sum) { // who sees nothing gets zeros
-        const Lanes share = broadcast(sum[D] == NOTHING ? 0.f : 1.f / sum[D + 1]);
-        float *y = target.row(t.row(line)) + t.head(line) * d;
-        by_lanes(d, [&](int64_t c, int64_t left) { store(y + c, load(sum + c) * share, left); });
-    };
-    auto begin_sum = [&](float *sum) {
+    }
+
+    void see(int64_t block, float *out) {
+        if (t.held.bfloat) attend_block<uint16_t>(t, block, out);
+        else attend_block<float>(t, block, out);
+    }
+
+    void begin(float *sum) const {
         std::fill_n(sum, cut.sum, 0.f);
-        sum[D] = NOTHING;
-    };
+        sum[cut.D] = NOTHING;
+    }
 
-    auto whole = [&](int64_t) {
-        take_queries();
-        for (int64_t i = 0; i < t.lines; ++i) begin_sum(sums + i * cut.sum);
-        for (int64_t block = t.first_block(); block < t.last_block(); ++block) {
-            see(block, next);
-            for (int64_t i = 0; i < t.lines; ++i) join(D, sums + i * cut.sum, next + i * cut.sum);
-        }
-        for (int64_t i = 0; i < t.lines; ++i) put(i, sums + i * cut.sum);
-    };
+    void put(int64_t line, const float *sum) { // who sees nothing gets zeros
+        const Lanes share = broadcast(sum[cut.D] == NOTHING ? 0.f : 1.f / sum[cut.D + 1]);
+        float *y = target.row(t.row(line)) + t.head(line) * o.d_head;
+        by_lanes(o.d_head, [&](int64_t c, int64_t left) { store(y + c, load(sum + c) * share, left); });
+    }
 
-    worker.share(cut.tiles * cut.parts, 1, [&](int64_t first, int64_t last) {
-        for (int64_t item = first; item < last; ++item) {
-            const int64_t at = cut.tiles * cut.parts - 1 - item; // the last rows see the most: they come first
-            const int64_t tile = at / cut.parts, part = at % cut.parts;
-            if (cut.parts == 1) {
-                by_sequence(tile, whole);
-                continue;
+    void whole(int64_t tile) {
+        t.kv_heads = cut.kv_heads;
+        t.first_head = tile % (o.kv_heads / cut.kv_heads) * cut.kv_heads;
+        by_sequence(tile / (o.kv_heads / cut.kv_heads), [&](int64_t) {
+            take_queries();
+            for (int64_t i = 0; i < t.lines(); ++i) begin(sums + i * cut.sum);
+            for (int64_t block = t.first_block(); block < t.last_block(); ++block) {
+                see(block, next);
+                for (int64_t i = 0; i < t.lines(); ++i) join(cut.D, sums + i * cut.sum, next + i * cut.sum);
             }
-            float *const kept = shared + tile * cut.blocks * cut.lines * cut.sum; // (blocks, lines, sum)
-            auto kept_sum = [&](int64_t block, int64_t line) { return kept + (block * cut.lines + line) * cut.sum; };
-            by_sequence(tile, [&](int64_t start) {
+            for (int64_t i = 0; i < t.lines(); ++i) put(i, sums + i * cut.sum);
+        });
+    }
+
+    // Some heads of one block; whoever is last joins all blocks of the tile.
+    void part(int64_t tile, int64_t block, int64_t head, int64_t heads) {
+        auto kept = [&](int64_t block, int64_t line) { return shared + ((tile * cut.blocks + block) * cut.lines + line) * cut.sum; };
+        t.first_head = head, t.kv_heads = heads;
+        by_sequence(tile, [&](int64_t at) {
+            float *out = kept(block, at * o.heads + head * t.rows * cut.group);
+            if (block >= t.first_block() && block < t.last_block()) {
                 take_queries();
-                for (int64_t b = cut.blocks * part / cut.parts; b < cut.blocks * (part + 1) / cut.parts; ++b) {
-                    if (b >= t.first_block() && b < t.last_block()) see(b, kept_sum(b, start));
-                    else for (int64_t i = 0; i < t.lines; ++i) kept_sum(b, start + i)[D] = NOTHING;
-                }
-            });
-            if (done[tile].fetch_add(1, std::memory_order_acq_rel) + 1 < cut.parts) continue;
-            done[tile].store(0, std::memory_order_relaxed);
-            by_sequence(tile, [&](int64_t start) {
-                for (int64_t i = 0; i < t.lines; ++i) {
-                    begin_sum(sums);
-                    for (int64_t b = 0; b < cut.blocks; ++b) join(D, sums, kept_sum(b, start + i));
-                    put(i, sums);
-                }
-            });
-        }
-    });
-}
+                see(block, out);
+            } else {
+                for (int64_t i = 0; i < t.lines(); ++i) out[i * cut.sum + cut.D] = NOTHING;
+            }
+        });
+        if (done[tile].fetch_add(int32_t(heads), std::memory_order_acq_rel) + heads < cut.blocks * o.kv_heads) return;
+        done[tile].store(0, std::memory_order_relaxed);
+        t.first_head = 0, t.kv_heads = o.kv_heads;
+        by_sequence(tile, [&](int64_t at) {
+            for (int64_t i = 0; i < t.lines(); ++i) {
+                begin(sums);
+                for (int64_t b = 0; b < cut.blocks; ++b) join(cut.D, sums, kept(b, at * o.heads + i));
+                put(i, sums);
+            }
+        });
+    }
+};
 
 } // namespace plait

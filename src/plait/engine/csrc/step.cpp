@@ -98,7 +98,7 @@ class Member {
         auto keep_row = pass.spaces[o.space].bfloat ? keep<uint16_t> : keep<float>;
         by_row(o.keys, [&](int64_t row) { keep_row(o, pass, row, k.row(row), v.row(row)); });
     }
-    void run(const Attend &o) { attend(o, pass, worker, at(o.queries), at(o.target), own_tile(), shared, done); }
+    void run(const Attend &o) { Attention(o, pass, worker, at(o.queries), at(o.target), own_tile(), shared, done).run(); }
     void run(const Activate &o) {
         Rows x = at(o.target);
         by_row(o.target, [&](int64_t row) { fire(o, x.row(row)); });
