@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(PLAIT_SIMDE) // AVX-512 acted out on another machine, for tests
 #include "simde_lanes.h"
@@ -25,6 +26,13 @@ template <class To, class From> PLAIT_INLINE To bits(From from) {
     std::memcpy(&to, &from, sizeof to);
     return to;
 }
+
+// f(0), f(1), ..., f(N-1), with constants, so that arrays of sums are registers: a loop, even one that is unrolled later,
+// keeps them in memory where the body is long.
+template <class F, int... I> PLAIT_INLINE void times_each(F f, std::integer_sequence<int, I...>) {
+    (f(std::integral_constant<int, I>{}), ...);
+}
+template <int N, class F> PLAIT_INLINE void times(F f) { times_each(f, std::make_integer_sequence<int, N>{}); }
 
 // Four bytes of quantised inputs, as one number to broadcast.
 PLAIT_INLINE int32_t word(const void *p) {

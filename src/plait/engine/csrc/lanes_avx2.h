@@ -1,6 +1,6 @@
 // 16 lanes with AVX2, FMA and F16C: two registers of 8. Included by lanes.h, which says what each is.
 constexpr const char *BACKEND = "avx2";
-constexpr int TILE = 6, TILE_INT = 4; // rows of activations at a time: two registers of sums each, of 16
+constexpr int TILE = 6, TILE_BF16 = 5, TILE_INT = 4; // rows of activations at a time: two registers of sums each, of 16
 
 struct Lanes { __m256 a, b; };
 struct Ints { __m256i a, b; };
@@ -67,7 +67,9 @@ PLAIT_INLINE Pairs load_pairs(const int8_t *p) {
 }
 PLAIT_INLINE Ints add_dot(Ints s, Pairs w, int32_t x) {
     __m256i both = _mm256_set1_epi32(x);
-    return {_mm256_add_epi32(s.a, _mm256_madd_epi16(w.a, both)), _mm256_add_epi32(s.b, _mm256_madd_epi16(w.b, both))};
+    s = {_mm256_add_epi32(s.a, _mm256_madd_epi16(w.a, both)), _mm256_add_epi32(s.b, _mm256_madd_epi16(w.b, both))};
+    asm("" : "+x"(s.a), "+x"(s.b)); // else gcc collects the products of many rows first, and runs out of registers
+    return s;
 }
 PLAIT_INLINE void load_quads(const uint8_t *p, Quads &low, Quads &high) {
     __m256i a = _mm256_loadu_si256((const __m256i *)p), b = _mm256_loadu_si256((const __m256i *)p + 1);
@@ -77,8 +79,9 @@ PLAIT_INLINE void load_quads(const uint8_t *p, Quads &low, Quads &high) {
 }
 PLAIT_INLINE QuadSum add_dot(QuadSum s, Quads w, int32_t x) {
     __m256i four = _mm256_set1_epi32(x);
-    return {_mm256_add_epi16(s.a, _mm256_maddubs_epi16(w.a, four)),
-            _mm256_add_epi16(s.b, _mm256_maddubs_epi16(w.b, four))};
+    s = {_mm256_add_epi16(s.a, _mm256_maddubs_epi16(w.a, four)), _mm256_add_epi16(s.b, _mm256_maddubs_epi16(w.b, four))};
+    asm("" : "+x"(s.a), "+x"(s.b)); // else gcc collects the products of many rows first, and runs out of registers
+    return s;
 }
 PLAIT_INLINE Ints total(QuadSum s) {
     __m256i one = _mm256_set1_epi16(1);

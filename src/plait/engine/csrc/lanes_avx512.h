@@ -1,6 +1,6 @@
 // 16 lanes with AVX-512 (F, BW, VL, DQ) and VNNI: one register. Included by lanes.h, which says what each is.
 constexpr const char *BACKEND = "avx512";
-constexpr int TILE = 12, TILE_INT = 12; // rows of activations at a time: 12 sums, and 32 registers
+constexpr int TILE = 12, TILE_BF16 = 12, TILE_INT = 12; // rows of activations at a time: 12 sums, and 32 registers
 
 struct Lanes { __m512 v; };
 struct Ints { __m512i v; };                        // 16 x int32

@@ -2,9 +2,9 @@
 // by lanes.h, which says what each is.
 constexpr const char *BACKEND = "portable";
 #if defined(__aarch64__)
-constexpr int TILE = 4, TILE_INT = 4; // rows of activations at a time: four registers of sums each, of 32
+constexpr int TILE = 4, TILE_BF16 = 4, TILE_INT = 4; // rows of activations at a time: four registers of sums each, of 32
 #else
-constexpr int TILE = 2, TILE_INT = 2; // the same, of 16
+constexpr int TILE = 2, TILE_BF16 = 2, TILE_INT = 2; // the same, of 16
 #endif
 
 typedef float Float4 __attribute__((vector_size(16)));

@@ -24,7 +24,7 @@ struct InF32 {
 
 struct InBF16 {
     using Row = float;
-    static constexpr int each = 1, tile = TILE;
+    static constexpr int each = 1, tile = TILE_BF16;
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         add_panel_bf16<R>((const uint16_t *)w, inputs, x, stride, sum);
     }
@@ -38,18 +38,18 @@ template <int N, bool Wide> struct InI8 {
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int scales = Wide ? 64 : 32;
         Lanes s[R];
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+        times<R>([&](auto r) { s[r] = sum[r]; });
         for (int64_t k = 0; k < inputs; k += N, w += scales + 16 * N, ++x) {
             Ints dot[R] = {};
             auto q = (const int8_t *)w + scales;
-            PLAIT_UNROLL for (int pair = 0; pair < N / 2; ++pair) {
+            _Pragma("GCC unroll 1") for (int pair = 0; pair < N / 2; ++pair) {
                 Pairs p = load_pairs(q + 32 * pair);
-                PLAIT_UNROLL for (int r = 0; r < R; ++r) dot[r] = add_dot(dot[r], p, word(x[r * stride].q + 2 * pair));
+                times<R>([&](auto r) { dot[r] = add_dot(dot[r], p, word(x[r * stride].q + 2 * pair)); });
             }
             Lanes scale = Wide ? load((const float *)w) : load_half(w);
-            PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(to_float(dot[r]), scale * broadcast(x[r * stride].scale), s[r]);
+            times<R>([&](auto r) { s[r] = fma(to_float(dot[r]), scale * broadcast(x[r * stride].scale), s[r]); });
         }
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+        times<R>([&](auto r) { sum[r] = s[r]; });
     }
 };
 
@@ -64,19 +64,17 @@ template <Low low> struct InI4 {
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
         Lanes s[R];
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+        times<R>([&](auto r) { s[r] = sum[r]; });
         for (int64_t k = 0; k < inputs; k += 32, w += header + 256, ++x) {
             QuadSum dot[R] = {};
-            PLAIT_UNROLL for (int v = 0; v < 4; ++v) {
+            _Pragma("GCC unroll 1") for (int v = 0; v < 4; ++v) {
                 Quads first, second;
                 load_quads(w + header + 64 * v, first, second);
-                PLAIT_UNROLL for (int r = 0; r < R; ++r) {
-                    dot[r] = add_dot(dot[r], first, word(x[r * stride].q + 4 * v));
-                    dot[r] = add_dot(dot[r], second, word(x[r * stride].q + 16 + 4 * v));
-                }
+                times<R>([&](auto r) { dot[r] = add_dot(dot[r], first, word(x[r * stride].q + 4 * v)); });
+                times<R>([&](auto r) { dot[r] = add_dot(dot[r], second, word(x[r * stride].q + 16 + 4 * v)); });
             }
             Lanes scale = low == Low::FLOAT ? load((const float *)w) : load_half(w);
-            PLAIT_UNROLL for (int r = 0; r < R; ++r) {
+            times<R>([&](auto r) {
                 Lanes d = to_float(total(dot[r])), unit = broadcast(x[r * stride].scale), offset = broadcast(x[r * stride].offset);
                 if constexpr (low == Low::EIGHT) {
                     s[r] = fma(scale, fma(d, unit, broadcast(-8.f) * offset), s[r]);
@@ -84,9 +82,9 @@ template <Low low> struct InI4 {
                     Lanes least = low == Low::FLOAT ? load((const float *)w + 16) : load_half(w + 32);
                     s[r] = fma(least, offset, fma(scale, d * unit, s[r]));
                 }
-            }
+            });
         }
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+        times<R>([&](auto r) { sum[r] = s[r]; });
     }
 };
 
@@ -146,14 +144,21 @@ void multiply(Worker &worker, const Matrix &w, const typename In::Row *x, int64_
             const int64_t top = item / n_panels * block, panel = item % n_panels;
             const int64_t rows = n - top < block ? n - top : block, tiles = (rows + In::tile - 1) / In::tile;
             const uint8_t *data = w.data + panel * panel_bytes(w.format, w.columns);
-            Lanes sums[MOST_ROWS] = {};
+            Lanes sums[MOST_ROWS];
+            for (int64_t row = 0; row < rows; ++row) sums[row] = broadcast(0.f);
             const int64_t step = tiles == 1 ? w.columns : STEP;
             for (int64_t k = 0; k < w.columns; k += step) {
                 const int64_t inputs = w.columns - k < step ? w.columns - k : step;
+                const uint8_t *piece = data + k / layout.inputs * layout.bytes;
+                const int64_t size = inputs / layout.inputs * layout.bytes;
                 for (int64_t t = 0; t < tiles; ++t) {
                     const int64_t row = t * rows / tiles, end = (t + 1) * rows / tiles;
-                    tile<In, In::tile>(int(end - row), data + k / layout.inputs * layout.bytes, inputs,
-                                       x + (top + row) * stride + k / In::each, stride, sums + row);
+                    tile<In, In::tile>(int(end - row), piece, inputs, x + (top + row) * stride + k / In::each, stride,
+                                       sums + row);
+                    // What comes next in memory, a part with every tile, is the next piece, or the next panel.
+                    if (tiles > 1)
+                        for (int64_t b = t * size / tiles; b < (t + 1) * size / tiles; b += 64)
+                            __builtin_prefetch(piece + size + b, 0, 2);
                 }
             }
             const int64_t start = panel * PANEL, count = w.rows - start;
@@ -165,17 +170,22 @@ void multiply(Worker &worker, const Matrix &w, const typename In::Row *x, int64_
 
 template <class In>
 void round_and_multiply(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y,
-                        int64_t y_stride, const Epilogue &epilogue, void *scratch) {
+                        int64_t y_stride, const Epilogue &epilogue, void *scratch, bool own) {
     auto rounded = (typename In::Row *)scratch;
     constexpr int64_t N = In::each;
     const int64_t per_row = groups(w.format, w.columns);
-    worker.share(n * per_row, 16, [&](int64_t first, int64_t last) {
+    auto round = [&](int64_t first, int64_t last) {
         for (int64_t g = first; g < last; ++g) {
             const int64_t row = g / per_row, k = g % per_row * N, left = w.columns - k;
             round_group(x + row * x_stride + k, left < N ? left : N, In::largest, rounded[g]);
         }
-    });
-    worker.barrier();
+    };
+    if (own) {
+        round(0, n * per_row);
+    } else {
+        worker.share(n * per_row, 16, round);
+        worker.barrier();
+    }
     multiply<In>(worker, w, rounded, per_row, n, y, y_stride, epilogue);
 }
 
@@ -188,15 +198,15 @@ int64_t scratch_bytes(int64_t format, int64_t n, int64_t columns) {
 }
 
 void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride,
-             const Epilogue &e, void *scratch) {
+             const Epilogue &e, void *scratch, bool own) {
     switch (w.format) {
     case F32: return multiply<InF32>(worker, w, x, x_stride, n, y, y_stride, e);
     case BF16: return multiply<InBF16>(worker, w, x, x_stride, n, y, y_stride, e);
-    case I8: return round_and_multiply<InI8<32, false>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
-    case I8W: return round_and_multiply<InI8<16, true>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
-    case I4: return round_and_multiply<InI4<Low::EIGHT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
-    case I4M: return round_and_multiply<InI4<Low::HALF>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
-    case I4MW: return round_and_multiply<InI4<Low::FLOAT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch);
+    case I8: return round_and_multiply<InI8<32, false>>(worker, w, x, x_stride, n, y, y_stride, e, scratch, own);
+    case I8W: return round_and_multiply<InI8<16, true>>(worker, w, x, x_stride, n, y, y_stride, e, scratch, own);
+    case I4: return round_and_multiply<InI4<Low::EIGHT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch, own);
+    case I4M: return round_and_multiply<InI4<Low::HALF>>(worker, w, x, x_stride, n, y, y_stride, e, scratch, own);
+    case I4MW: return round_and_multiply<InI4<Low::FLOAT>>(worker, w, x, x_stride, n, y, y_stride, e, scratch, own);
     }
 }
 

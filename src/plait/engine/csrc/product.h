@@ -39,8 +39,9 @@ int64_t scratch_bytes(int64_t format, int64_t n, int64_t columns);
 
 // Called by every member of a running team, with the same arguments; row i of X is at x + i * x_stride, of Y likewise.
 // It ends without a barrier: there has to be one before Y is read, or X or the scratch is written again.
+// `own`: the scratch is each member's own, who rounds all of X for itself: less to do than a barrier, where rows are few.
 void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y, int64_t y_stride,
-             const Epilogue &epilogue, void *scratch);
+             const Epilogue &epilogue, void *scratch, bool own = false);
 
 // out (columns,) = row `row` of W, times scale: an embedding from a tied table.
 void unpack_row(const Matrix &w, int64_t row, float *out, float scale);
@@ -49,25 +50,25 @@ void unpack_row(const Matrix &w, int64_t row, float *out, float scale);
 // rows, for R rows of x, `stride` apart. Inputs are those of the panel from its start.
 template <int R> PLAIT_INLINE void add_panel_f32(const float *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
     Lanes s[R];
-    PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+    times<R>([&](auto r) { s[r] = sum[r]; });
     for (int64_t k = 0; k < inputs; ++k) {
         Lanes wk = load(w + 16 * k);
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(wk, broadcast(x[r * stride + k]), s[r]);
+        times<R>([&](auto r) { s[r] = fma(wk, broadcast(x[r * stride + k]), s[r]); });
     }
-    PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+    times<R>([&](auto r) { sum[r] = s[r]; });
 }
 
 template <int R> PLAIT_INLINE void add_panel_bf16(const uint16_t *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
     Lanes s[R];
-    PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = sum[r];
+    times<R>([&](auto r) { s[r] = sum[r]; });
     for (int64_t k = 0; k < inputs; k += 2) {
         Lanes even, odd;
         load_bfloat_pairs(w + 16 * k, even, odd);
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(even, broadcast(x[r * stride + k]), s[r]);
+        times<R>([&](auto r) { s[r] = fma(even, broadcast(x[r * stride + k]), s[r]); });
         if (k + 1 == inputs) break;
-        PLAIT_UNROLL for (int r = 0; r < R; ++r) s[r] = fma(odd, broadcast(x[r * stride + k + 1]), s[r]);
+        times<R>([&](auto r) { s[r] = fma(odd, broadcast(x[r * stride + k + 1]), s[r]); });
     }
-    PLAIT_UNROLL for (int r = 0; r < R; ++r) sum[r] = s[r];
+    times<R>([&](auto r) { sum[r] = s[r]; });
 }
 
 } // namespace plait
