@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from plait.cli.generate import NO_GUESSING, Guessing, Sampling, messages
-from plait.cli.models import Loading
+from plait.cli.models import Loading, Running
 from plait.cli.printing import error, notice
 from plait.cli.reading import line
 
@@ -20,6 +20,7 @@ def chat(
     system: str | None = None,
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
     guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
+    running: Annotated[Running, Parameter(name="*")] = Running(),
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
     """Talk with a model.
@@ -35,10 +36,10 @@ def chat(
     """
     from plait.generation import stream
 
-    checkpoint = loading.open(model)
+    checkpoint, runner = running.open(model, loading)
     if checkpoint.tokenizer is None or checkpoint.tokenizer.chat_template is None:
         raise ValueError(f"{model}: this checkpoint has no chat template; use plait generate.")
-    options = {**sampling.options(), **guessing.options(loading)}
+    options = {**sampling.options(), **guessing.options(loading, running), "runner": runner}
     opening = messages("system", system)
     conversation = list(opening)
     while (said := ask()) is not None:

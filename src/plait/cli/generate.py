@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from plait.cli.models import Loading
+from plait.cli.models import Loading, Running
 from plait.cli.printing import Format, as_json
 from plait.cli.reading import everything
 
@@ -78,13 +78,14 @@ class Guessing:
     speculate: Literal["lookup"] | None = None
     draft: str | None = None
 
-    def options(self, loading: Loading) -> dict[str, Any]:
+    def options(self, loading: Loading, running: Running) -> dict[str, Any]:
         """The keyword arguments of ``plait.generate`` and ``plait.stream``; ``ValueError`` where both are given."""
         if self.draft is None:
             return {"speculate": self.speculate}
         if self.speculate is not None:
             raise ValueError("--speculate, --draft: one of the two guesses; leave the other out.")
-        return {"speculate": loading.open(self.draft)}
+        draft, runner = running.open(self.draft, loading)
+        return {"speculate": draft if runner is None else (draft, runner)}
 
 
 NO_GUESSING = Guessing()
@@ -100,6 +101,7 @@ def generate(
     format: Format = "text",
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
     guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
+    running: Annotated[Running, Parameter(name="*")] = Running(),
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
     """Continue a prompt, translate a source, or answer a question.
@@ -123,9 +125,9 @@ def generate(
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
     text = everything() if prompt == "-" else prompt
-    checkpoint = loading.open(model)
+    checkpoint, runner = running.open(model, loading)
     request = [*messages("system", system), *messages("user", text)] if chat else text
-    options = {**sampling.options(), **guessing.options(loading)}
+    options = {**sampling.options(), **guessing.options(loading, running), "runner": runner}
     if format == "json":
         from plait.generation import Generation, generate
 

@@ -12,6 +12,7 @@ from plait.words import nearest
 if TYPE_CHECKING:
     from plait.architecture import Architecture
     from plait.checkpoint import Checkpoint
+    from plait.engine import EngineRunner
     from plait.text import Tokenizer
 
 Dtype = Literal["stored", "float32", "bfloat16", "float16", "float64"]
@@ -45,8 +46,9 @@ class Loading:
     pickle: bool = False
     random: bool = False
 
-    def open(self, model: str, *, weights: bool = True) -> Checkpoint:
-        """The checkpoint that MODEL names, or all but its ``weights``; a ``ValueError`` or ``OSError`` says no."""
+    def open(self, model: str, *, weights: bool = True, lazy: bool = False) -> Checkpoint:
+        """The checkpoint that MODEL names, or all but its ``weights``, or with these left in their files (``lazy``); a
+        ``ValueError`` or ``OSError`` says no."""
         with working(f"loading {model}"):
             from plait.checkpoint import load
 
@@ -61,6 +63,7 @@ class Loading:
                 offline=self.offline,
                 pickle=self.pickle,
                 random=self.random,
+                lazy=lazy,
             )
 
 
@@ -91,6 +94,39 @@ def locate(model: str) -> str:
             + (f"did you mean {near!r}?" if near else "plait presets lists those.")
         )
     return model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """How a checkpoint computes: on a CPU by the engine, elsewhere by the plain model.
+
+    Parameters
+    ----------
+    quantize
+        Round the weights: int8, int4 (symmetric) or int4_min (with a minimum), in groups of 32.
+    threads
+        How many threads compute; what is not given is what torch would use.
+    plain
+        Let the plain model compute, with torch alone.
+    """
+
+    quantize: Literal["int8", "int4", "int4_min"] | None = None
+    threads: int | None = None
+    plain: bool = False
+
+    def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
+        """The checkpoint that MODEL names, and the engine where that computes."""
+        if self.plain or loading.device != "cpu" or loading.dtype in ("float16", "float64"):
+            if self.quantize is not None:
+                raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
+            return loading.open(model), None
+        checkpoint = loading.open(model, lazy=not loading.random)
+        with working(f"preparing {model}"):
+            from plait.engine import optimize
+
+            return checkpoint, optimize(
+                checkpoint, dtype=loading.dtype, quantization=self.quantize, threads=self.threads
+            )
 
 
 def has_weights(model: str) -> bool:

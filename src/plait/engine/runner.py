@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -165,9 +166,14 @@ class EngineRunner:
 
     @torch.inference_mode()
     def states(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
-        """An encoder's last hidden states for sequences of tokens: one ``(n, d_model)`` for each."""
-        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
-        return [t.clone() for t in self._encode(ids, None, types)[0]]
+        """The last hidden states, of the encoder where there is one: for each sequence of tokens ``(n, d_model)``."""
+        tower = "encoder" if "encoder" in self._executors else "decoder"
+        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of(tower))[0] for r in rows]
+        if tower == "encoder":
+            return [t.clone() for t in self._encode(ids, None, types)[0]]
+        parts = [self._part(row, i, None, False) for row, i in zip(self.cache(len(ids)).rows, ids, strict=True)]
+        states = _states(self._decode([dataclasses.replace(part, wanted=part.wanted[:0]) for part in parts]))
+        return [t.clone() for t in states.split([len(i) for i in ids])]
 
     @torch.inference_mode()
     def classify(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
@@ -231,7 +237,9 @@ class EngineRunner:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _pass(self, parts: Sequence[_Part]) -> Tensor:
-        program, _ = self._executors["decoder"]
+        return self._decode(parts)[self._executors["decoder"][0].output].clone()
+
+    def _decode(self, parts: Sequence[_Part]) -> Mapping[Register, Tensor]:
         orders: list[np.ndarray] = []
         for part in parts:
             start = part.row.own.length
@@ -240,7 +248,7 @@ class EngineRunner:
         spaces: dict[Space, Held] = {"self": _held([part.row.own for part in parts], self._pages["self"])}
         if "memory" in self._pages:
             spaces["memory"] = _held([part.row.memory for part in parts], self._pages["memory"])
-        return self._run("decoder", parts, orders, spaces)[program.output].clone()
+        return self._run("decoder", parts, orders, spaces)
 
     def _remember(self, rows: Sequence[Row], sources: Sequence[np.ndarray] | None) -> None:
         """Encode the sources, whose keys and values every row of the decoder then holds."""
@@ -293,7 +301,7 @@ class EngineRunner:
             spaces["memory"] = _held(memory, self._pages["memory"])
         registers = self._run("encoder", parts, orders, spaces)
         lengths = [len(source) for source in sources]
-        states = next(registers[r] for r in registers if r.name == "x")
+        states = _states(registers)
         if memory is not None:
             return list(states.split(lengths)), []
         pooled = self._pools("encoder")
@@ -357,6 +365,11 @@ class EngineRunner:
         if buffer is None or len(buffer) < rows:
             buffer = self._buffers[register] = torch.empty(max(rows, 1), register.width, dtype=self.dtype)
         return buffer[:rows]
+
+
+def _states(registers: Mapping[Register, Tensor]) -> Tensor:
+    """The residual stream at the end of a tower, after its final norm."""
+    return next(registers[register] for register in registers if register.name == "x")
 
 
 def _pages(tower: Tower, layers: int, dtype: torch.dtype) -> Pages:

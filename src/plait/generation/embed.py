@@ -19,6 +19,7 @@ from plait.model.head import pool
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
+    from plait.engine import EngineRunner
     from plait.model import Transformer
 
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last")
@@ -32,12 +33,14 @@ def embed(
     pooling: Pooling | None = None,
     normalize: bool | None = None,
     batch_size: int = 32,
+    runner: EngineRunner | None = None,
 ) -> Tensor:
     """One vector for each text: ``(n, d_model)`` float32, in the order given. Padding and batch-mates change nothing.
 
     ``texts``: a list of texts (or of token ids); a single text gives one row, an empty list ``(0, d_model)``.
     ``pooling``: the ``mean`` over real tokens, the first (``cls``) or the ``last``; ``None`` is what a
-    sentence-transformers folder says, otherwise ``last`` for a decoder and ``mean`` for everything else.
+    sentence-transformers folder says, otherwise ``last`` for a decoder and ``mean`` for everything else. ``runner``:
+    ``plait.optimize(checkpoint)``; ``None`` is the checkpoint's model itself.
     ``normalize``: to length 1; ``None`` is what the folder says, otherwise not. A text longer than the folder's limit,
     or than the architecture's, is cut to it (a ``PlaitNotice`` says how many were); a special token at its end stays.
     ``GenerationError`` (a ``ValueError``), before any work, for a pooling or a batch size that is none, and for a text
@@ -54,10 +57,15 @@ def embed(
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise GenerationError(f"batch_size: {batch_size!r} makes no sense; give a whole number from 1.")
     rows = _read(checkpoint, texts, None if record is None else record.max_length)
-    vectors = torch.empty(len(rows), checkpoint.architecture.d_model, device=_device(checkpoint.model))
+    device = torch.device("cpu") if runner is not None else _device(checkpoint.model)
+    vectors = torch.empty(len(rows), checkpoint.architecture.d_model, device=device)
     by_length = sorted(range(len(rows)), key=lambda i: len(rows[i]), reverse=True)  # rows of a batch hardly padded
     for start in range(0, len(rows), batch_size):
         places = by_length[start : start + batch_size]
+        if runner is not None:
+            for place, states in zip(places, runner.states([rows[i] for i in places]), strict=True):
+                vectors[place] = pool(states.unsqueeze(0), None, pooling)[0].float()
+            continue
         tokens, mask = padded([rows[i] for i in places], vectors.device, side="right")
         vectors[places] = pool(_hidden(checkpoint.model, tokens, mask), mask, pooling).float()
     return F.normalize(vectors, dim=-1) if normalize else vectors

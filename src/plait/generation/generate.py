@@ -47,6 +47,7 @@ class Options(TypedDict, total=False):
     echo: bool  # the prompt's own tokens come first, with their logprobs
     alternatives: int  # how many of the likeliest tokens to report with each token
     prefill_chunk: int | None  # prompts are read this many tokens at a time; None: at once
+    runner: Runner | None  # who computes: plait.optimize(checkpoint), say; None: the checkpoint's model itself
     speculate: Any  # who guesses ahead: "lookup" in the text itself, or a smaller checkpoint or runner; None: nobody
 
 
@@ -118,7 +119,7 @@ def _begin(
         wishes.pop(name, off)
         for name, off in (("echo", False), ("alternatives", 0), ("prefill_chunk", None), ("speculate", None))
     )
-    runner: Runner = ModelRunner(checkpoint.model)
+    runner: Runner = wishes.pop("runner", None) or ModelRunner(checkpoint.model)
     architecture, rules, tokenizer = runner.architecture, checkpoint.rules, checkpoint.tokenizer
     if architecture.head != "language":
         raise GenerationError(
