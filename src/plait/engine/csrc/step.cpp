@@ -83,7 +83,7 @@ class Member {
         Rows x = at(o.source), y = at(o.target);
         const int64_t n = program.registers[o.target.reg].taken ? pass.n_taken : pass.rows;
         const Epilogue epilogue{o.bias, o.activation, o.add, o.skip, o.scale};
-        product(worker, *o.matrix, x.data, x.stride, n, y.data, y.stride, epilogue, shared);
+        product(worker, *o.matrix, x.data, x.stride, n, y.data, y.stride, epilogue, few ? own_scratch() : shared, few);
     }
     void run(const Clamp &o) {
         Rows x = at(o.target);
@@ -98,7 +98,7 @@ class Member {
         auto keep_row = pass.spaces[o.space].bfloat ? keep<uint16_t> : keep<float>;
         by_row(o.keys, [&](int64_t row) { keep_row(o, pass, row, k.row(row), v.row(row)); });
     }
-    void run(const Attend &o) { Attention(o, pass, worker, at(o.queries), at(o.target), own_tile(), shared, done).run(); }
+    void run(const Attend &o) { Attention(o, pass, worker, at(o.queries), at(o.target), own_scratch(), shared, done).run(); }
     void run(const Activate &o) {
         Rows x = at(o.target);
         by_row(o.target, [&](int64_t row) { fire(o, x.row(row)); });
@@ -127,7 +127,7 @@ class Member {
         });
     }
 
-    float *own_tile() const { return own + (program.kept_width * FEW + 15) / 16 * 16; }
+    float *own_scratch() const { return own + (program.kept_width * FEW + 15) / 16 * 16; }
 };
 
 // Floats of memory that a pass needs: of each member, and of all together.
@@ -138,7 +138,8 @@ struct Need {
             const Operation &operation = program.operations[i];
             if (operation.kind == LINEAR) {
                 const Linear &o = *(const Linear *)operation.fields;
-                shared = std::max(shared, scratch_bytes(o.matrix->format, pass.rows, o.matrix->columns) / 4);
+                int64_t &where = pass.rows <= FEW ? own : shared;
+                where = std::max(where, scratch_bytes(o.matrix->format, pass.rows, o.matrix->columns) / 4);
             } else if (operation.kind == ATTEND) {
                 const Attend &o = *(const Attend *)operation.fields;
                 const Cut cut(o, pass, members);
