@@ -35,6 +35,23 @@ check: .venv/.installed
 kernels: .venv/.installed
 	$(PIP) install --quiet --no-deps --constraint constraints.txt --editable .
 
+# The kernels under the sanitizers (address and undefined, thread), and the AVX-512 ones on any machine: SIMDe (Debian's
+# libsimde-dev) acts those instructions out, and the tests of products run on that library too.
+NATIVE := src/plait/engine/csrc tests/engine/native
+NATIVE_CXX := $(CXX) -std=c++17 -g -Wall -Wextra -ffp-contract=off $(NATIVE:%=-I%)
+NATIVE_TEST := $(NATIVE_CXX) -O1 $(if $(shell grep -m1 -w avx2 /proc/cpuinfo),-DPLAIT_AVX2 -mavx2 -mfma -mf16c) \
+  tests/engine/native/test_kernels.cpp src/plait/engine/csrc/product.cpp src/plait/engine/csrc/team.cpp -pthread
+
+check-kernels: .venv/.installed
+	mkdir -p build/native
+	$(NATIVE_TEST) -fsanitize=address,undefined -fno-sanitize-recover -o build/native/address
+	build/native/address
+	$(NATIVE_TEST) -fsanitize=thread -o build/native/thread
+	build/native/thread without-fork
+	$(NATIVE_CXX) -O2 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
+	  -o build/native/avx512.so
+	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py
+
 # Break the code one line at a time, a line for each known fault, and see that the fault's test turns red.
 mutate: .venv/.models .reference/.installed
 	$(BIN)/python tests/mutate/run.py

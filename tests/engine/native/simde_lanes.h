@@ -9,7 +9,8 @@
 #include <cstring>
 #include <immintrin.h>
 
-template <class To, class From, class F> inline auto acted(From from, F f, To to = {}) {
+template <class To, class From, class F> inline To acted(From from, F f) {
+    To to;
     decltype(f(from, 0)) out[16];
     for (int i = 0; i < 16; ++i) out[i] = f(from, i);
     std::memcpy(&to, out, sizeof to);
