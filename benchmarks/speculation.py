@@ -18,6 +18,7 @@ import torch
 
 import plait
 from plait.cli.models import locate
+from plait.engine import optimize
 
 PROMPT = "".join(
     f"The {color} box is on the table. If you open the {color} box, you will find a {color} ball.\n"
@@ -34,9 +35,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    checkpoint = plait.load(locate(options.model))
+    checkpoint = plait.load(locate(options.model), lazy=True)
+    runner = optimize(checkpoint, threads=options.threads)
     ways: dict[str, dict[str, Any]] = {"one by one": {}, "by look-up": {"speculate": "lookup"}}
-    fixed = {"max_new_tokens": options.tokens, "temperature": 0, "ignore_end": True}
+    fixed: dict[str, Any] = {"max_new_tokens": options.tokens, "temperature": 0, "ignore_end": True, "runner": runner}
     texts, rates = {}, {name: list[float]() for name in ways}
     for turn in range(-1, options.rounds):  # the first warms up
         for name in list(ways) if turn % 2 else list(reversed(ways)):

@@ -84,7 +84,7 @@ def main() -> None:
     print(f"{options.model}: {' '.join(sys.argv)}")
     print(f"import torch: {torch_alone / 1e6:.1f} MB; kept in the cache folder: {kept / 1e6:.1f} MB")
     with torch.inference_mode():
-        checkpoint = plait.load(locate(options.model), device="meta")
+        checkpoint = plait.load(locate(options.model), lazy=True)
         runner = optimize(checkpoint)
         assert checkpoint.tokenizer is not None
         tokens = torch.tensor([checkpoint.tokenizer.encode(PROMPT)])

@@ -27,7 +27,7 @@ class Session:
     def load(self, path: str, kind: str) -> dict[str, Any]:
         """Open a file; what it holds. The engine packs the weights as they are stored, without a model in between."""
         self.kind, self.runners = kind, {}
-        self.checkpoint = plait.load(path, device="meta" if kind == "engine" else "cpu")
+        self.checkpoint = plait.load(path, lazy=kind == "engine")
         a = self.checkpoint.architecture
         return {"parameters": plait.account(a).parameters, "vocab": a.vocab_size}
 

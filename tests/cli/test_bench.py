@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 import plait
 from plait.cli.commands import main
@@ -13,6 +15,13 @@ from plait.cli.commands import main
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--prompt", "8", "--steps", "2", "--batch", "1", "--batch", "2", "--rounds", "1", "--threads", "1"]
 TINY = plait.Architecture(vocab_size=50, d_model=32, n_heads=4, d_ff=64, n_decoder_layers=1, position="rope")
+
+
+@pytest.fixture(autouse=True)
+def threads_put_back() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -33,6 +42,14 @@ def test_the_table_has_limits_rates_and_memory(recipe: Path, capsys: Capture):
         ("decode", "1", "2"),
         ("decode", "2", "4"),
     ]
+
+
+def test_the_plain_model_and_a_quantised_one_are_measured_too(recipe: Path, capsys: Capture):
+    weights = {}
+    for options in (["--plain"], ["--quantize", "int8"]):
+        assert main(["bench", str(recipe), "--random", *QUICK, *options, "--format", "json"]) == 0
+        weights[options[0]] = json.loads(capsys.readouterr().out)["weights"]
+    assert weights["--plain"] == 4 * plait.account(TINY).parameters > 2 * weights["--quantize"]
 
 
 def test_json_and_a_checkpoint_that_is_read_from_its_file(tmp_path: Path, capsys: Capture):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from plait.cli.models import Loading, locate
+from plait.cli.models import Loading, Running
 from plait.cli.printing import Format, as_json, table, working
 
 if TYPE_CHECKING:
@@ -19,16 +18,15 @@ def bench(
     model: str,
     /,
     *,
-    threads: int | None = None,
-    quantization: Literal["int8", "int4", "int4_min"] | None = None,
     prompt: int | None = None,
     steps: int = 32,
     batch: tuple[int, ...] = (1, 8),
     rounds: int = 5,
     format: Format = "text",
+    running: Annotated[Running, Parameter(name="*")] = Running(),
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
-    """Measure the machine's limits, then prefill and decoding on the engine, and the share of the limits they reach.
+    """Measure the machine's limits, then prefill and decoding, and the share of the limits they reach.
 
     Tokens are drawn at random. Rounds take turns, with the memory's bandwidth measured in each; medians are printed,
     and the lowest and highest round. What else the machine does meanwhile lowers everything: compare shares.
@@ -38,10 +36,6 @@ def bench(
     model
         A folder, a .gguf file, a hub name, package:NAME, or, with --random, a preset or a
         recipe (.toml).
-    threads
-        Of the kernels, and for the limits; what is not given is as many as there are cores.
-    quantization
-        Round the weights first.
     prompt
         Tokens of the prompt; what is not given is 512, or as many as the model takes.
     steps
@@ -55,19 +49,18 @@ def bench(
     """
     import torch
 
-    from plait.engine import optimize
     from plait.generation.bench import bench
+    from plait.generation.runner import ModelRunner
 
-    for name, value in (("threads", threads), ("prompt", prompt), ("steps", steps), ("rounds", rounds)):
+    for name, value in (("threads", running.threads), ("prompt", prompt), ("steps", steps), ("rounds", rounds)):
         if value is not None and value < 1:
             raise ValueError(f"--{name}: {value} is too few; give at least 1.")
     if wrong := [rows for rows in batch if rows < 1]:
         raise ValueError(f"--batch: {wrong[0]} rows are too few; give at least 1.")
-    # The engine packs what the files hold; only what is drawn or has to be fetched is first a model.
-    checkpoint = loading.open(model, weights=loading.random or not Path(locate(model)).exists())
-    threads = threads or torch.get_num_threads()
-    with working(f"packing {model}"):
-        runner = optimize(checkpoint, dtype=loading.dtype, quantization=quantization, threads=threads)
+    checkpoint, engine = running.open(model, loading)
+    threads = running.threads or torch.get_num_threads()
+    torch.set_num_threads(threads)  # of the plain model, and of what the engine leaves to torch
+    runner = engine or ModelRunner(checkpoint.model)
     if prompt is None:
         prompt = min(512, checkpoint.architecture.max_length or 512)
     with working("measuring"):
