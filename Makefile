@@ -48,7 +48,7 @@ check-kernels: .venv/.installed
 	build/native/address
 	$(NATIVE_TEST) -fsanitize=thread -o build/native/thread
 	build/native/thread without-fork
-	$(NATIVE_CXX) -O2 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
+	$(NATIVE_CXX) -O1 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
 	  -o build/native/avx512.so
 	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py
 

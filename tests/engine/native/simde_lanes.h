@@ -17,8 +17,11 @@ template <class To, class From, class F> inline To acted(From from, F f) {
     return to;
 }
 
-inline float lane(simde__m512 x, int i) { return ((const float *)&x)[i]; }
-inline int32_t lane(simde__m512i x, int i) { return ((const int32_t *)&x)[i]; }
+template <class Number, class Vector> inline Number lane(Vector x, int i) {
+    Number numbers[sizeof x / sizeof(Number)];
+    std::memcpy(numbers, &x, sizeof x);
+    return numbers[i];
+}
 
 inline float acted_reduce(simde__m512 x, float (*f)(float, float)) {
     float halves[16];
@@ -30,11 +33,11 @@ inline float acted_reduce(simde__m512 x, float (*f)(float, float)) {
 
 #define _mm512_reduce_add_ps(x) acted_reduce(x, [](float a, float b) { return a + b; })
 #define _mm512_reduce_max_ps(x) acted_reduce(x, [](float a, float b) { return a > b ? a : b; })
-#define _mm512_cvtepi32_ps(x) acted<simde__m512>(x, [](simde__m512i v, int i) { return float(lane(v, i)); })
+#define _mm512_cvtepi32_ps(x) acted<simde__m512>(x, [](simde__m512i v, int i) { return float(lane<int32_t>(v, i)); })
 #define _mm512_cvtps_epi32(x) \
-    acted<simde__m512i>(x, [](simde__m512 v, int i) { return _mm_cvtss_si32(_mm_set_ss(lane(v, i))); })
+    acted<simde__m512i>(x, [](simde__m512 v, int i) { return _mm_cvtss_si32(_mm_set_ss(lane<float>(v, i))); })
 #define _mm512_cvtepu16_epi32(x) \
-    acted<simde__m512i>(x, [](__m256i v, int i) { return int32_t(((const uint16_t *)&v)[i]); })
+    acted<simde__m512i>(x, [](__m256i v, int i) { return int32_t(lane<uint16_t>(v, i)); })
 #undef _mm512_cvtph_ps
 #define _mm512_cvtph_ps(x) \
-    acted<simde__m512>(x, [](__m256i v, int i) { return _cvtsh_ss(((const uint16_t *)&v)[i]); })
+    acted<simde__m512>(x, [](__m256i v, int i) { return _cvtsh_ss(lane<uint16_t>(v, i)); })
