@@ -40,17 +40,19 @@ kernels: .venv/.installed
 NATIVE := src/plait/engine/csrc tests/engine/native
 NATIVE_CXX := $(CXX) -std=c++17 -g -Wall -Wextra -ffp-contract=off $(NATIVE:%=-I%)
 NATIVE_TEST := $(NATIVE_CXX) -O1 $(if $(shell grep -m1 -w avx2 /proc/cpuinfo),-DPLAIT_AVX2 -mavx2 -mfma -mf16c) \
-  tests/engine/native/test_kernels.cpp src/plait/engine/csrc/product.cpp src/plait/engine/csrc/team.cpp -pthread
+  $(patsubst %,src/plait/engine/csrc/%.cpp,product step team) -pthread
 
 check-kernels: .venv/.installed
 	mkdir -p build/native
-	$(NATIVE_TEST) -fsanitize=address,undefined -fno-sanitize-recover -o build/native/address
-	build/native/address
-	$(NATIVE_TEST) -fsanitize=thread -o build/native/thread
-	build/native/thread without-fork
+	set -e; for test in kernels step; do \
+	  $(NATIVE_TEST) tests/engine/native/test_$$test.cpp -fsanitize=address,undefined -fno-sanitize-recover -o build/native/address; \
+	  build/native/address; \
+	  $(NATIVE_TEST) tests/engine/native/test_$$test.cpp -fsanitize=thread -o build/native/thread; \
+	  build/native/thread without-fork; \
+	done
 	$(NATIVE_CXX) -O1 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
 	  -o build/native/avx512.so
-	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py
+	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py tests/engine/test_operations.py
 
 # Break the code one line at a time, a line for each known fault, and see that the fault's test turns red.
 mutate: .venv/.models .reference/.installed

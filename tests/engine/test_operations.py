@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -31,7 +33,8 @@ def team(request: pytest.FixtureRequest) -> Iterator[kernels.Team]:
     """Torch's own threads, which would wait busily between tiny operations, are out of its way."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield kernels.Team(request.param)
+    path = os.environ.get("PLAIT_TESTED_KERNELS")  # make check-kernels: AVX-512, acted out
+    yield kernels.Team(request.param, kernels.load(Path(path)) if path else None)
     torch.set_num_threads(before)
 
 

@@ -404,7 +404,7 @@ class _Sinusoids:
         if needed > len(self._table):
             lines = torch.arange(max(256, 1 << (needed - 1).bit_length()))
             self._table = sinusoids(lines, self._width, self._spec).contiguous()
-            self._struct.positions = self._table.data_ptr()  # pyright: ignore
+            self._struct.positions = self._table.data_ptr()
 
 
 class _PassRecord:
