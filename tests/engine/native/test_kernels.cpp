@@ -54,7 +54,7 @@ static void products() {
         const int64_t x_stride = columns + number(0, 3), y_stride = rows + number(0, 3);
         std::vector<uint8_t> data = panels_of(format, rows, columns);
         const Matrix w{format, rows, columns, data.data()};
-        const float largest = format == I8 || format == I8W ? 32767 : 127;
+        const float largest = format == I8 || format == I8W ? 32767 : 127 * 256 + 127;
         std::vector<float> x(size_t(n ? (n - 1) * x_stride + columns : 0)), y(size_t(n ? (n - 1) * y_stride + rows : 0));
         for (float &v : x) v = float(number(-127, 127));
         for (int64_t i = 0; i < n; ++i)

@@ -6,7 +6,7 @@ struct Lanes { __m256 a, b; };
 struct Ints { __m256i a, b; };
 struct Pairs { __m256i a, b; };
 struct Quads { __m256i a, b; };
-struct QuadSum { __m256i a, b; }; // 16 rows x 2, int16: 8 quads of a group fit, |15 * 127 * 2 * 8| = 30480
+struct QuadSum { __m256i a, b; }; // 16 rows x 2, int16: 8 quads of a group fit, |15 * 128 * 2 * 8| = 30720
 
 PLAIT_INLINE Lanes load(const float *p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 PLAIT_INLINE void store(float *p, Lanes x) { _mm256_storeu_ps(p, x.a), _mm256_storeu_ps(p + 8, x.b); }

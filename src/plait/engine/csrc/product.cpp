@@ -53,34 +53,45 @@ template <int N, bool Wide> struct InI8 {
     }
 };
 
-// int4 weights times int8 activations: the integers are unsigned, and the sum of the activations, times -8 or the
-// group's minimum, makes up for it.
+// Activations rounded to 16 bits, each in two signed bytes: q = 256 * high + low.
+struct Halved {
+    float scale, offset; // as in Rounded
+    int8_t high[32], low[32];
+};
+
+// int4 weights times the two bytes of an activation, one after the other: a sum of 32 products of such a byte fits in
+// 16 bits. The integers are unsigned, and the activations' sum, times -8 or the group's minimum, makes up for it.
 enum class Low { EIGHT, HALF, FLOAT };
 
 template <Low low> struct InI4 {
-    using Row = Rounded<int8_t, 32>;
+    using Row = Halved;
     static constexpr int each = 32, tile = TILE_INT;
-    static constexpr float largest = 127;
+    static constexpr float largest = 127 * 256 + 127;
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
-        Lanes s[R];
+        Lanes s[R], dot[R];
         times<R>([&](auto r) { s[r] = sum[r]; });
         for (int64_t k = 0; k < inputs; k += 32, w += header + 256, ++x) {
-            QuadSum dot[R] = {};
-            _Pragma("GCC unroll 1") for (int v = 0; v < 4; ++v) {
-                Quads first, second;
-                load_quads(w + header + 64 * v, first, second);
-                times<R>([&](auto r) { dot[r] = add_dot(dot[r], first, word(x[r * stride].q + 4 * v)); });
-                times<R>([&](auto r) { dot[r] = add_dot(dot[r], second, word(x[r * stride].q + 16 + 4 * v)); });
-            }
+            auto bytes = [&](auto of, auto then) {
+                QuadSum d[R] = {};
+                _Pragma("GCC unroll 1") for (int v = 0; v < 4; ++v) {
+                    Quads first, second;
+                    load_quads(w + header + 64 * v, first, second);
+                    times<R>([&](auto r) { d[r] = add_dot(d[r], first, word(of(x[r * stride]) + 4 * v)); });
+                    times<R>([&](auto r) { d[r] = add_dot(d[r], second, word(of(x[r * stride]) + 16 + 4 * v)); });
+                }
+                times<R>([&](auto r) { then(dot[r], to_float(total(d[r]))); });
+            };
+            bytes([](const Row &row) { return row.high; }, [](Lanes &d, Lanes high) { d = high; });
+            bytes([](const Row &row) { return row.low; }, [](Lanes &d, Lanes low_) { d = fma(d, broadcast(256.f), low_); });
             Lanes scale = low == Low::FLOAT ? load((const float *)w) : load_half(w);
             times<R>([&](auto r) {
-                Lanes d = to_float(total(dot[r])), unit = broadcast(x[r * stride].scale), offset = broadcast(x[r * stride].offset);
+                Lanes unit = broadcast(x[r * stride].scale), offset = broadcast(x[r * stride].offset);
                 if constexpr (low == Low::EIGHT) {
-                    s[r] = fma(scale, fma(d, unit, broadcast(-8.f) * offset), s[r]);
+                    s[r] = fma(scale, fma(dot[r], unit, broadcast(-8.f) * offset), s[r]);
                 } else {
                     Lanes least = low == Low::FLOAT ? load((const float *)w + 16) : load_half(w + 32);
-                    s[r] = fma(least, offset, fma(scale, d * unit, s[r]));
+                    s[r] = fma(least, offset, fma(scale, dot[r] * unit, s[r]));
                 }
             });
         }
@@ -109,6 +120,16 @@ template <class Integer, int N> void round_group(const float *x, int64_t n, floa
     }
     out.scale = finite ? (inverse > 0 ? top / largest : 0.f) : NAN;
     out.offset = out.scale * float(sum);
+}
+
+inline void round_group(const float *x, int64_t n, float largest, Halved &out) {
+    Rounded<int16_t, 32> whole;
+    round_group(x, n, largest, whole);
+    out.scale = whole.scale, out.offset = whole.offset;
+    for (int i = 0; i < 32; ++i) {
+        out.high[i] = int8_t((whole.q[i] + 128) >> 8);
+        out.low[i] = int8_t(whole.q[i] - 256 * out.high[i]);
+    }
 }
 
 constexpr int64_t NEAR = 256 << 10; // bytes of activations that stay close to a core while panels go by
@@ -193,7 +214,7 @@ void round_and_multiply(Worker &worker, const Matrix &w, const float *x, int64_t
 
 int64_t scratch_bytes(int64_t format, int64_t n, int64_t columns) {
     const int64_t group[FORMATS] = {0, 0, sizeof(Rounded<int16_t, 32>), sizeof(Rounded<int16_t, 16>),
-                                    sizeof(Rounded<int8_t, 32>), sizeof(Rounded<int8_t, 32>), sizeof(Rounded<int8_t, 32>)};
+                                    sizeof(Halved), sizeof(Halved), sizeof(Halved)};
     return n * groups(format, columns) * group[format];
 }
 
