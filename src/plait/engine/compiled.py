@@ -54,7 +54,7 @@ _STRUCTS: dict[type[Operation], type[ctypes.Structure]] = {  # in the order of c
         "Linear",
         ("target source", _View),
         ("matrix bias", _pointer),
-        ("activation gated add", _integer),
+        ("activation add", _integer),
         ("skip scale", _number),
     ),
     p.Clamp: _struct("Clamp", ("target", _View), ("limit", _number)),
@@ -278,7 +278,7 @@ class _Layout:
         return {"weight": self._vector(o.weight, float(o.offset)), "bias": self._vector(o.bias), "lines": lines}
 
     def _linear(self, o: p.Linear) -> dict[str, Any]:
-        return {"matrix": self._matrix(o.weight), "bias": self._biases(o.bias, o), "gated": 0}
+        return {"matrix": self._matrix(o.weight), "bias": self._biases(o.bias, o)}
 
     def _biases(self, names: tuple[str | None, ...], o: p.Linear) -> int | None:
         if all(name is None for name in names):

@@ -14,9 +14,7 @@ struct View { int64_t reg, start, width; };
 struct Embed { View target; const Matrix *table; const float *positions, *types; int64_t offset; float scale; };
 // `lines`: how many runs of `width` columns have a weight of their own before the weights repeat. 1 + w is in the weight.
 struct Norm { View target, source; int64_t width, lines, centred; const float *weight, *bias; float eps; };
-// `gated`: the matrix is two, of as many rows each, and the target act(first) * second; for that `activation` is of the
-// first, otherwise of all.
-struct Linear { View target, source; const Matrix *matrix; const float *bias; int64_t activation, gated, add; float skip, scale; };
+struct Linear { View target, source; const Matrix *matrix; const float *bias; int64_t activation, add; float skip, scale; };
 struct Clamp { View target; float limit; };
 struct Rotate { View target; int64_t d_head, turns, interleaved; };
 struct Store { View keys, values; int64_t space, layer, d_head; };
