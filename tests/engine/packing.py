@@ -36,7 +36,7 @@ def rounded(x: Tensor, format: str) -> Tensor:
     wide = torch.zeros(n, groups * layout.inputs)
     wide[:, :columns] = x
     wide = wide.view(n, groups, layout.inputs)
-    top, largest = wide.abs().amax(2, keepdim=True), torch.tensor(127.0 if layout.bits == 4 else 32767.0)
+    top, largest = wide.abs().amax(2, keepdim=True), torch.tensor(127.0 * 257 if layout.bits == 4 else 32767.0)
     inverse = torch.where(top > 0, largest / top, 0.0)
     return ((wide * inverse).round().double() * (top / largest).double()).flatten(1)[:, :columns]
 
