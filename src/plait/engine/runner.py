@@ -237,7 +237,8 @@ class EngineRunner:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _pass(self, parts: Sequence[_Part]) -> Tensor:
-        return self._decode(parts)[self._executors["decoder"][0].output].clone()
+        logits = self._decode(parts)[self._executors["decoder"][0].output]
+        return torch.from_numpy(logits.numpy().copy())  # torch's own copy would wake its threads
 
     def _decode(self, parts: Sequence[_Part]) -> Mapping[Register, Tensor]:
         orders: list[np.ndarray] = []

@@ -19,6 +19,7 @@ from plait.generation.records import Finish, Piece
 from plait.generation.rules import Line, LogitRules
 from plait.generation.sampling import choose, logprob
 from plait.generation.settings import Settings
+from plait.generation.threads import on_one_thread
 from plait.generation.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Row:
         return Piece(text=text, token=token, logprob=logprob, alternatives=kept, offset=offset, finish=finish)
 
 
+@on_one_thread
 def choose_next(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     """``(b, vocab)`` -> ``(b,)`` ids, each row by its own settings and with its own generator. ``GenerationError`` if a
     row is left without any token to choose."""
@@ -95,6 +97,7 @@ def choose_next(logits: Tensor, rows: Sequence[Row]) -> Tensor:
     return chosen
 
 
+@on_one_thread
 def score(logits: Tensor, tokens: Tensor, k: int) -> list[list[Score]]:
     """For each of ``tokens`` ``(b, n)`` under ``logits`` ``(b, n, vocab)``: its logprob, and the k likeliest there."""
     logprobs = logprob(logits, tokens).tolist()

@@ -34,7 +34,6 @@ struct InBF16 {
 template <int N, bool Wide> struct InI8 {
     using Row = Rounded<int16_t, N>;
     static constexpr int each = N, tile = TILE_INT;
-    static constexpr float largest = 32767;
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int scales = Wide ? 64 : 32;
         Lanes s[R];
@@ -53,20 +52,22 @@ template <int N, bool Wide> struct InI8 {
     }
 };
 
-// Activations rounded to 16 bits, each in two signed bytes: q = 256 * high + low.
+// Activations rounded to 8 bits, q = 256 * high; or, where a group has an outlier that would round all others away, to
+// 16 bits, q = 256 * high + low. Rounding them all to 8 bits costs SmolLM2 three times the divergence.
 struct Halved {
     float scale, offset; // as in Rounded
+    int32_t wide;        // whether low is anything but 0
     int8_t high[32], low[32];
 };
+constexpr float OUTLIER = 8; // times the root mean square of the row
 
-// int4 weights times the two bytes of an activation, one after the other: a sum of 32 products of such a byte fits in
-// 16 bits. The integers are unsigned, and the activations' sum, times -8 or the group's minimum, makes up for it.
+// int4 weights times the bytes of an activation, one after the other: a sum of 32 products of such a byte fits in 16
+// bits. The integers are unsigned, and the activations' sum, times -8 or the group's minimum, makes up for it.
 enum class Low { EIGHT, HALF, FLOAT };
 
 template <Low low> struct InI4 {
     using Row = Halved;
     static constexpr int each = 32, tile = TILE_INT;
-    static constexpr float largest = 127 * 256 + 127;
     template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
         Lanes s[R], dot[R];
@@ -83,7 +84,10 @@ template <Low low> struct InI4 {
                 times<R>([&](auto r) { then(dot[r], to_float(total(d[r]))); });
             };
             bytes([](const Row &row) { return row.high; }, [](Lanes &d, Lanes high) { d = high; });
-            bytes([](const Row &row) { return row.low; }, [](Lanes &d, Lanes low_) { d = fma(d, broadcast(256.f), low_); });
+            times<R>([&](auto r) { dot[r] = dot[r] * broadcast(256.f); });
+            int32_t wide = 0;
+            times<R>([&](auto r) { wide |= x[r * stride].wide; });
+            if (wide) bytes([](const Row &row) { return row.low; }, [](Lanes &d, Lanes rest) { d = d + rest; });
             Lanes scale = low == Low::FLOAT ? load((const float *)w) : load_half(w);
             times<R>([&](auto r) {
                 Lanes unit = broadcast(x[r * stride].scale), offset = broadcast(x[r * stride].offset);
@@ -99,8 +103,10 @@ template <Low low> struct InI4 {
     }
 };
 
-// Rounds n inputs (nearest even), n at most N; a group with an infinity or no number gets a scale that is none.
-template <class Integer, int N> void round_group(const float *x, int64_t n, float largest, Rounded<Integer, N> &out) {
+// Rounds n inputs (nearest even), n at most N, to integers up to `largest`, or up to `wide` where one of them is beyond
+// the limit, which it tells. A group with an infinity or no number gets a scale that is none.
+template <class Integer, int N>
+bool round_group(const float *x, int64_t n, float largest, Rounded<Integer, N> &out, float limit = INFINITY, float wide = 0) {
     float value[N] = {};
     std::memcpy(value, x, size_t(n) * sizeof(float));
     int32_t most = 0; // magnitudes of floats are ordered as their bits are
@@ -109,7 +115,10 @@ template <class Integer, int N> void round_group(const float *x, int64_t n, floa
         most = magnitude > most ? magnitude : most;
     }
     bool finite = most < 0x7f800000;
-    float top = bits<float>(most), inverse = finite && top > 0 ? largest / top : 0.f;
+    float top = bits<float>(most);
+    const bool beyond = top > limit;
+    if (beyond) largest = wide;
+    float inverse = finite && top > 0 ? largest / top : 0.f;
     if (!(inverse <= 3e38f)) inverse = 0.f; // numbers so small are nothing
     int32_t sum = 0;
     for (int i = 0; i < N; ++i) {
@@ -120,15 +129,30 @@ template <class Integer, int N> void round_group(const float *x, int64_t n, floa
     }
     out.scale = finite ? (inverse > 0 ? top / largest : 0.f) : NAN;
     out.offset = out.scale * float(sum);
+    return beyond;
 }
 
-inline void round_group(const float *x, int64_t n, float largest, Halved &out) {
-    Rounded<int16_t, 32> whole;
-    round_group(x, n, largest, whole);
-    out.scale = whole.scale, out.offset = whole.offset;
-    for (int i = 0; i < 32; ++i) {
-        out.high[i] = int8_t((whole.q[i] + 128) >> 8);
-        out.low[i] = int8_t(whole.q[i] - 256 * out.high[i]);
+template <class Row, int N> void round_row(const float *x, int64_t columns, Row *out) {
+    for (int64_t k = 0; k < columns; k += N) round_group(x + k, columns - k < N ? columns - k : N, 32767, *out++);
+}
+
+template <> void round_row<Halved, 32>(const float *x, int64_t columns, Halved *out) {
+    Lanes squares = broadcast(0.f);
+    for (int64_t k = 0; k < columns; k += 16) {
+        Lanes v = load(x + k, columns - k);
+        squares = fma(v, v, squares);
+    }
+    const float limit = OUTLIER * std::sqrt(sum(squares) / float(columns));
+    for (int64_t k = 0; k < columns; k += 32, ++out) {
+        Rounded<int16_t, 32> whole;
+        const int64_t n = columns - k < 32 ? columns - k : 32;
+        out->wide = round_group(x + k, n, 127, whole, limit, 127 * 257);
+        out->scale = out->wide ? whole.scale : whole.scale / 256;
+        out->offset = whole.offset;
+        for (int i = 0; i < 32; ++i) {
+            out->high[i] = int8_t(out->wide ? (whole.q[i] + 128) >> 8 : whole.q[i]);
+            out->low[i] = int8_t(out->wide ? whole.q[i] - 256 * out->high[i] : 0);
+        }
     }
 }
 
@@ -193,18 +217,15 @@ template <class In>
 void round_and_multiply(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, int64_t n, float *y,
                         int64_t y_stride, const Epilogue &epilogue, void *scratch, bool own) {
     auto rounded = (typename In::Row *)scratch;
-    constexpr int64_t N = In::each;
     const int64_t per_row = groups(w.format, w.columns);
     auto round = [&](int64_t first, int64_t last) {
-        for (int64_t g = first; g < last; ++g) {
-            const int64_t row = g / per_row, k = g % per_row * N, left = w.columns - k;
-            round_group(x + row * x_stride + k, left < N ? left : N, In::largest, rounded[g]);
-        }
+        for (int64_t row = first; row < last; ++row)
+            round_row<typename In::Row, In::each>(x + row * x_stride, w.columns, rounded + row * per_row);
     };
     if (own) {
-        round(0, n * per_row);
+        round(0, n);
     } else {
-        worker.share(n * per_row, 16, round);
+        worker.share(n, 1, round);
         worker.barrier();
     }
     multiply<In>(worker, w, rounded, per_row, n, y, y_stride, epilogue);
