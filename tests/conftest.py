@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +24,8 @@ ROOT = Path(__file__).parent.parent
 os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["PLAIT_CACHE"] = tempfile.mkdtemp(prefix="plait-cache-")  # a test never writes into the user's
+atexit.register(shutil.rmtree, os.environ["PLAIT_CACHE"], ignore_errors=True)
 
 _relaxed = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("quick", max_examples=10, derandomize=True, deadline=None, suppress_health_check=_relaxed)
@@ -80,7 +85,7 @@ def reference() -> ModuleType:
 @pytest.fixture
 def plait_command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run ``plait ...`` as a user does: another process, another folder, nothing of the tests' path or settings."""
-    kept = ("PATH", "HOME", "LANG", "OMP_NUM_THREADS", "HF_HUB_OFFLINE", "TMPDIR")
+    kept = ("PATH", "HOME", "LANG", "OMP_NUM_THREADS", "HF_HUB_OFFLINE", "PLAIT_CACHE", "TMPDIR")
     clean = {name: os.environ[name] for name in kept if name in os.environ}
 
     def run(

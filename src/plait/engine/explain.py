@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from plait.architecture import Architecture
+from plait.checkpoint.quantise import block_types
 from plait.engine import program as p
 from plait.engine.lower import lower
-from plait.engine.optimize import QUANTIZATIONS
 from plait.engine.packed import FORMATS, PANEL
 from plait.engine.plan import Load, costs
 from plait.engine.program import Operation
@@ -50,7 +50,7 @@ def explain(
 
     with torch.device("meta"):
         model = Transformer(architecture)
-    formats = Formats(weights, dtype, QUANTIZATIONS.get(quantization or ""))
+    formats = Formats(weights, dtype, block_types(architecture, quantization) if quantization else None)
     shapes = parameters(architecture)
     found: list[Line] = []
     counted: set[str] = set()

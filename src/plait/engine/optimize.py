@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import torch
 
 from plait.checkpoint import Checkpoint, CheckpointError
-from plait.engine import kernels
+from plait.checkpoint.quantise import block_types
+from plait.checkpoint.weights import Weights
+from plait.engine import kernels, store
+from plait.engine.arena import gathered
 from plait.engine.lower import lower
+from plait.engine.packed import unpack
 from plait.engine.program import Program
 from plait.engine.runner import EngineRunner, Executor
 from plait.engine.torch_path import TorchPath
@@ -24,7 +29,6 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float64": torch.float64,
 }
-QUANTIZATIONS = {"int8": "Q8_0", "int4": "Q4_0", "int4_min": "Q4_1"}  # the blocks that weights are rounded to
 
 
 def optimize(
@@ -51,38 +55,41 @@ def optimize(
     Raises ``CheckpointError`` for words that are none of these.
     """
     wanted, cached = _type("dtype", dtype, DTYPES), _type("cache_dtype", cache_dtype, _CACHED)
-    if quantization is not None:
-        if quantization not in QUANTIZATIONS:
-            near = nearest(quantization, QUANTIZATIONS)
-            advice = f"; did you mean {near!r}?" if near else "."
-            raise CheckpointError(
-                f"quantization: {quantization!r} is not one of {', '.join(map(repr, QUANTIZATIONS))}{advice}"
-            )
-        if wanted not in ("stored", "float32"):
-            raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
+    if quantization is not None and wanted not in ("stored", "float32"):
+        raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
     if threads is not None and threads < 1:
         raise CheckpointError(f"threads: {threads} compute nothing; give at least 1.")
     weights = checkpoint.weights()
-    formats = Formats(weights, wanted, QUANTIZATIONS.get(quantization or ""))
+    formats = Formats(weights, wanted, block_types(checkpoint.architecture, quantization) if quantization else None)
     programs = lower(checkpoint.model, formats)
-    executors: dict[str, tuple[Program, Executor]] = {}
+    identity = weights.identity()
     if wanted == "float64" or not kernels.available():
-        dense = DenseWeights(_reader(checkpoint, formats, wanted, quantization), _computed(wanted))
-        executors = {name: (program, TorchPath(program, dense)) for name, program in programs.items()}
+        dense = _dense(programs.values(), weights, formats, wanted, rounds=quantization is not None)
+        executors: dict[str, tuple[Program, Executor]] = {
+            name: (program, TorchPath(program, dense)) for name, program in programs.items()
+        }
+        size = 0
     else:
         from plait.engine.compiled import Compiled
 
-        packed = {names: formats.pack(names) for names in matrices(programs.values())}
-        held = PackedWeights(weights.read, packed)
+        names = matrices(programs.values())
+        if weights.in_files:
+            parts = {"weights": identity, "dtype": wanted, "quantization": quantization or ""}
+            packed = store.kept(parts, names, formats.pack)
+        else:
+            packed = {name: formats.pack(name) for name in names}
+        held = PackedWeights(weights.read, gathered(packed))
         team = kernels.Team(threads or torch.get_num_threads())
         executors = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
+        size = held.nbytes
     a = checkpoint.architecture
     rows = {"decoder": a.vocab_size, "encoder": a.source_vocab_size}
     return EngineRunner(
         a,
         executors,
         rows.__getitem__,
-        f"{weights.identity()} {wanted} {quantization}",
+        f"{identity} {wanted} {quantization}",
+        weight_bytes=size,
         dtype=_computed(wanted),
         cache_dtype=_CACHED[cached],
     )
@@ -95,18 +102,16 @@ def _computed(dtype: str) -> torch.dtype:
     return torch.float64 if dtype == "float64" else torch.float32
 
 
-def _reader(checkpoint: Checkpoint, formats: Formats, dtype: str, quantization: str | None):
-    """What the torch path computes with: the same numbers that kernels would, dequantised."""
-    from plait.engine.packed import unpack
-
-    weights = checkpoint.weights()
+def _dense(
+    programs: Iterable[Program], weights: Weights, formats: Formats, dtype: str, *, rounds: bool
+) -> DenseWeights:
+    """What the torch path computes with: the numbers that kernels would, dequantised."""
+    packed = {name for names in matrices(programs) for name in names} if rounds or dtype == "bfloat16" else ()
 
     def read(name: str, computed: torch.dtype) -> torch.Tensor:
-        if dtype in ("float64", "float32") and quantization is None or len(weights.shape(name)) != 2:
-            return weights.read(name, computed)
-        return unpack(formats.pack((name,))).to(computed)
+        return unpack(formats.pack((name,))).to(computed) if name in packed else weights.read(name, computed)
 
-    return read
+    return DenseWeights(read, _computed(dtype))
 
 
 def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -> str:

@@ -55,10 +55,11 @@ class EngineRunner:
         tables: Callable[[str], int],
         identity: str,
         *,
+        weight_bytes: int = 0,
         dtype: torch.dtype = torch.float32,
         cache_dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.architecture, self.identity = architecture, identity
+        self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
         self.device, self.dtype = torch.device("cpu"), dtype
         self._executors = executors
         self._rows_of = tables

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from plait.checkpoint.notice import notice
 from plait.engine import program as p
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from plait.checkpoint.weights import Weights
     from plait.engine.packed import Packed
 
-GROUP = 32  # inputs that are rounded together
 _PLAIN = {"BF16": "BF16"}  # what keeps its type; other floats are F32
 
 
@@ -75,13 +73,14 @@ class PackedWeights(DenseWeights):
 
 
 class Formats:
-    """Which packed format each matrix takes: ``dtype`` as ``optimize`` takes it, ``blocks`` to round to (``"Q4_0"``).
+    """Which packed format each matrix takes: ``dtype`` as ``optimize`` takes it; ``blocks``, by name, are what matrices
+    are rounded to (``block_types``).
 
     Without ``weights`` what is stored counts as float32, and nothing can be packed.
     """
 
-    def __init__(self, weights: Weights | None, dtype: str, blocks: str | None) -> None:
-        self._stored, self._dtype, self._blocks = weights, dtype, blocks
+    def __init__(self, weights: Weights | None, dtype: str, blocks: Mapping[str, str] | None) -> None:
+        self._stored, self._dtype, self._blocks = weights, dtype, blocks or {}
 
     @property
     def _weights(self) -> Weights:
@@ -92,8 +91,8 @@ class Formats:
         """The format of one parameter; parameters of one format may be stacked."""
         from plait.engine.packed import BLOCKS
 
-        if self._blocks is not None:
-            return BLOCKS[self._blocks][0]
+        if name in self._blocks:
+            return BLOCKS[self._blocks[name]][0]
         if self._dtype != "stored" or self._stored is None:
             return "BF16" if self._dtype == "bfloat16" else "F32"
         kind = self._weights.stored_type(name)
@@ -103,33 +102,25 @@ class Formats:
         """The parameters, one below the other, in their format. Blocks of a file are not rounded again."""
         from plait.engine.packed import pack, pack_blocks
 
-        if self._blocks is None and self._dtype == "stored":
-            blocks = [self._weights.blocks(name) for name in names]
-            there = [b for b in blocks if b is not None]
-            if len(there) == len(blocks) and len({b.type for b in there}) == 1:
-                return pack_blocks(_joined(there))
+        found = [self._rounded(name) for name in names]
+        blocks = [b for b in found if b is not None]
+        if len(blocks) == len(names) and len({b.type for b in blocks}) == 1:
+            return pack_blocks(_joined(blocks))
         format = self(names[0])
-        if self._blocks is None:
-            if format not in ("F32", "BF16"):
-                notice(
-                    f"{names[0]}: its {self._weights.stored_type(names[0])} blocks cannot be taken; float32 is used."
-                )
-                format = "F32"
-            dtype = torch.float32 if format == "F32" else torch.bfloat16
-            values = [self._weights.read(name, dtype) for name in names]
-            return pack(values[0] if len(values) == 1 else torch.cat(values), format)
-        return self._rounded(names, self._blocks)
+        if format not in ("F32", "BF16"):
+            notice(f"{names[0]}: its {self._weights.stored_type(names[0])} blocks cannot be taken; float32 is used.")
+            format = "F32"
+        dtype = torch.float32 if format == "F32" else torch.bfloat16
+        values = [self._weights.read(name, dtype) for name in names]
+        return pack(values[0] if len(values) == 1 else torch.cat(values), format)
 
-    def _rounded(self, names: tuple[str, ...], kind: str) -> Packed:
+    def _rounded(self, name: str) -> Blocks | None:
+        """The parameter in blocks, as they are stored or as they are asked for."""
         from plait.checkpoint.rounding import round_to_blocks
-        from plait.engine.packed import pack_blocks
 
-        rounded = []
-        for name in names:
-            values = self._weights.read(name, torch.float32)
-            rounded.append(round_to_blocks(F.pad(values, (0, -values.shape[1] % GROUP)), kind))
-        columns = self._weights.shape(names[0])[1]
-        return dataclasses.replace(pack_blocks(_joined(rounded)), columns=columns)
+        if name in self._blocks:
+            return round_to_blocks(self._weights.read(name, torch.float32), self._blocks[name])
+        return self._weights.blocks(name) if self._dtype == "stored" else None
 
 
 def _joined(parts: list[Blocks]) -> Blocks:

@@ -17,16 +17,16 @@ template <class Integer, int N> struct Rounded {
 struct InF32 {
     using Row = float;
     static constexpr int each = 1, tile = TILE;
-    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
-        add_panel_f32<R>((const float *)w, inputs, x, stride, sum);
+    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        add_panel_f32<R, ahead>((const float *)w, inputs, x, stride, sum);
     }
 };
 
 struct InBF16 {
     using Row = float;
     static constexpr int each = 1, tile = TILE_BF16;
-    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
-        add_panel_bf16<R>((const uint16_t *)w, inputs, x, stride, sum);
+    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+        add_panel_bf16<R, ahead>((const uint16_t *)w, inputs, x, stride, sum);
     }
 };
 
@@ -34,7 +34,7 @@ struct InBF16 {
 template <int N, bool Wide> struct InI8 {
     using Row = Rounded<int16_t, N>;
     static constexpr int each = N, tile = TILE_INT;
-    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int scales = Wide ? 64 : 32;
         Lanes s[R];
         times<R>([&](auto r) { s[r] = sum[r]; });
@@ -42,6 +42,7 @@ template <int N, bool Wide> struct InI8 {
             Ints dot[R] = {};
             auto q = (const int8_t *)w + scales;
             _Pragma("GCC unroll 1") for (int pair = 0; pair < N / 2; ++pair) {
+                if (pair % 2 == 0) prefetch<ahead>(q + 32 * pair);
                 Pairs p = load_pairs(q + 32 * pair);
                 times<R>([&](auto r) { dot[r] = add_dot(dot[r], p, word(x[r * stride].q + 2 * pair)); });
             }
@@ -68,7 +69,7 @@ enum class Low { EIGHT, HALF, FLOAT };
 template <Low low> struct InI4 {
     using Row = Halved;
     static constexpr int each = 32, tile = TILE_INT;
-    template <int R> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
         constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
         Lanes s[R], dot[R];
         times<R>([&](auto r) { s[r] = sum[r]; });
@@ -77,6 +78,7 @@ template <Low low> struct InI4 {
                 QuadSum d[R] = {};
                 _Pragma("GCC unroll 1") for (int v = 0; v < 4; ++v) {
                     Quads first, second;
+                    prefetch<ahead>(w + header + 64 * v);
                     load_quads(w + header + 64 * v, first, second);
                     times<R>([&](auto r) { d[r] = add_dot(d[r], first, word(of(x[r * stride]) + 4 * v)); });
                     times<R>([&](auto r) { d[r] = add_dot(d[r], second, word(of(x[r * stride]) + 16 + 4 * v)); });
@@ -158,7 +160,7 @@ template <> void round_row<Halved, 32>(const float *x, int64_t columns, Halved *
 
 constexpr int64_t NEAR = 256 << 10; // bytes of activations that stay close to a core while panels go by
 constexpr int64_t MOST_ROWS = 96;   // of a block: their sums of one panel are on the stack
-constexpr int64_t STEP = 512;       // inputs after which the tiles take turns, so that a piece of panel is read once
+constexpr int64_t PIECE = 4608;         // bytes of a panel after which the tiles take turns, so that it is read once
 
 // What becomes of the sums of one row and one panel.
 PLAIT_INLINE void finish(Lanes sum, float *target, int64_t row, int64_t count, const Epilogue &e) {
@@ -168,10 +170,10 @@ PLAIT_INLINE void finish(Lanes sum, float *target, int64_t row, int64_t count, c
     store(target, y, count);
 }
 
-template <class In, int R>
+template <class In, bool ahead, int R>
 void tile(int rows, const uint8_t *w, int64_t inputs, const typename In::Row *x, int64_t stride, Lanes *sum) {
-    if (rows == R) In::template add<R>(w, inputs, x, stride, sum);
-    else if constexpr (R > 1) tile<In, R - 1>(rows, w, inputs, x, stride, sum);
+    if (rows == R) In::template add<R, ahead>(w, inputs, x, stride, sum);
+    else if constexpr (R > 1) tile<In, ahead, R - 1>(rows, w, inputs, x, stride, sum);
 }
 
 template <class In>
@@ -191,15 +193,15 @@ void multiply(Worker &worker, const Matrix &w, const typename In::Row *x, int64_
             const uint8_t *data = w.data + panel * panel_bytes(w.format, w.columns);
             Lanes sums[MOST_ROWS];
             for (int64_t row = 0; row < rows; ++row) sums[row] = broadcast(0.f);
-            const int64_t step = tiles == 1 ? w.columns : STEP;
+            const int64_t step = tiles == 1 ? w.columns : PIECE / layout.bytes * layout.inputs;
             for (int64_t k = 0; k < w.columns; k += step) {
                 const int64_t inputs = w.columns - k < step ? w.columns - k : step;
                 const uint8_t *piece = data + k / layout.inputs * layout.bytes;
                 const int64_t size = inputs / layout.inputs * layout.bytes;
                 for (int64_t t = 0; t < tiles; ++t) {
                     const int64_t row = t * rows / tiles, end = (t + 1) * rows / tiles;
-                    tile<In, In::tile>(int(end - row), piece, inputs, x + (top + row) * stride + k / In::each, stride,
-                                       sums + row);
+                    auto some = tiles == 1 ? tile<In, true, In::tile> : tile<In, false, In::tile>;
+                    some(int(end - row), piece, inputs, x + (top + row) * stride + k / In::each, stride, sums + row);
                     // What comes next in memory, a part with every tile, is the next piece, or the next panel.
                     if (tiles > 1)
                         for (int64_t b = t * size / tiles; b < (t + 1) * size / tiles; b += 64)
