@@ -18,7 +18,7 @@ struct InF32 {
     using Row = float;
     static constexpr int each = 1, tile = TILE;
     template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
-        add_panel_f32<R, ahead>((const float *)w, inputs, x, stride, sum);
+        add_panel_f32<R>((const float *)w, inputs, x, stride, sum);
     }
 };
 

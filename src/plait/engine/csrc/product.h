@@ -46,7 +46,7 @@ void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, 
 // out (columns,) = row `row` of W, times scale: an embedding from a tied table.
 void unpack_row(const Matrix &w, int64_t row, float *out, float scale);
 
-// Asks for what lies ahead in memory: one core's own prefetcher alone keeps too few lines on their way.
+// Asks for what lies ahead in memory. Float32 goes through memory so fast that the processor does it better alone.
 constexpr int64_t AHEAD = 1536; // bytes
 template <bool yes> PLAIT_INLINE void prefetch(const void *p) {
     if (yes) __builtin_prefetch((const char *)p + AHEAD, 0, 3);
@@ -54,11 +54,10 @@ template <bool yes> PLAIT_INLINE void prefetch(const void *p) {
 
 // The inner loops over one panel, also of use where a panel holds keys: sum[r] += x[r] (inputs,) times the panel's 16
 // rows, for R rows of x, `stride` apart. Inputs are those of the panel from its start.
-template <int R, bool ahead = false> PLAIT_INLINE void add_panel_f32(const float *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
+template <int R> PLAIT_INLINE void add_panel_f32(const float *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
     Lanes s[R];
     times<R>([&](auto r) { s[r] = sum[r]; });
     for (int64_t k = 0; k < inputs; ++k) {
-        prefetch<ahead>(w + 16 * k);
         Lanes wk = load(w + 16 * k);
         times<R>([&](auto r) { s[r] = fma(wk, broadcast(x[r * stride + k]), s[r]); });
     }
