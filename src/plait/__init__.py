@@ -14,9 +14,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from plait.account import Account, account
     from plait.architecture import Architecture, ArchitectureError
-    from plait.checkpoint import Checkpoint, CheckpointError, DecodeRules, PlaitNotice, load, resize, save
+    from plait.checkpoint import (
+        Checkpoint,
+        CheckpointError,
+        DecodeRules,
+        PlaitNotice,
+        calibrate,
+        load,
+        quantise,
+        resize,
+        save,
+    )
+    from plait.engine import EngineRunner, optimize
     from plait.families import FamilyError
-    from plait.generation import Generation, GenerationError, Piece, embed, generate, stream
+    from plait.generation import Generation, GenerationError, Piece, Request, Scheduler, embed, generate, stream
     from plait.model import Cache, CacheFull, Transformer, initialize, watching
     from plait.presets import PresetError, preset
     from plait.text import Tokenizer, TokenizerError
@@ -32,22 +43,28 @@ __all__ = [
     "Checkpoint",
     "CheckpointError",
     "DecodeRules",
+    "EngineRunner",
     "FamilyError",
     "Generation",
     "GenerationError",
     "Piece",
     "PlaitNotice",
     "PresetError",
+    "Request",
+    "Scheduler",
     "Tokenizer",
     "TokenizerError",
     "Transformer",
     "__version__",
     "account",
+    "calibrate",
     "embed",
     "generate",
     "initialize",
     "load",
+    "optimize",
     "preset",
+    "quantise",
     "resize",
     "save",
     "stream",
@@ -55,7 +72,7 @@ __all__ = [
 ]
 
 # Where a name is looked for, the lightest first: none of these imports one that stands behind it.
-_HOMES = ("architecture", "presets", "account", "families", "text", "model", "checkpoint", "generation")
+_HOMES = ("architecture", "presets", "account", "families", "text", "model", "checkpoint", "engine", "generation")
 
 
 class _Front(ModuleType):

@@ -61,15 +61,15 @@ def test_law_8_weight_bytes_are_the_live_parameters():
 
 
 def test_quantised_weights_carry_their_scales():
-    """By hand: rows of 40 are two groups of 32; the norms' vectors stay in fp32."""
+    """By hand: rows of 40 are two groups of 32; the vocabulary keeps 8 bits, the norms' vectors stay in fp32."""
     a = Architecture(
         vocab_size=10, d_model=40, n_heads=5, d_ff=64, n_decoder_layers=1, tied=True, norm="rmsnorm", ffn_bias=False,
         qkv_bias=False, output_bias=False,
     )  # fmt: skip
-    groups = 10 * 2 + 4 * 40 * 2 + 64 * 2 + 40 * 2
+    vocabulary, layers = 10 * 2, 4 * 40 * 2 + 64 * 2 + 40 * 2
     norms = 3 * 40 * 4
-    assert account(a).bytes("int8") == groups * 34 + norms
-    assert account(a).bytes("int4") == groups * 18 + norms
+    assert account(a).bytes("int8") == (vocabulary + layers) * 34 + norms
+    assert account(a).bytes("int4") == vocabulary * 34 + layers * 18 + norms
 
 
 def test_a_window_bounds_a_sliding_cache():

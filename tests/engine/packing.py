@@ -36,7 +36,10 @@ def rounded(x: Tensor, format: str) -> Tensor:
     wide = torch.zeros(n, groups * layout.inputs)
     wide[:, :columns] = x
     wide = wide.view(n, groups, layout.inputs)
-    top, largest = wide.abs().amax(2, keepdim=True), torch.tensor(127.0 * 257 if layout.bits == 4 else 32767.0)
+    top, largest = wide.abs().amax(2, keepdim=True), torch.tensor(32767.0)
+    if layout.bits == 4:  # 16 bits for a group with an outlier, otherwise 8
+        root = x.square().mean(1).sqrt()[:, None, None]
+        largest = torch.where(top > 8 * root, 127.0 * 257, 127.0)
     inverse = torch.where(top > 0, largest / top, 0.0)
     return ((wide * inverse).round().double() * (top / largest).double()).flatten(1)[:, :columns]
 

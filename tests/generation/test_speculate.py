@@ -211,7 +211,7 @@ def test_a_drawn_guess_is_accepted_or_redrawn_by_the_targets_distribution() -> N
     guesses = torch.multinomial(q, 6000, replacement=True, generator=generator).tolist()
     counts = Counter(accept_or_redraw(p, q, guess, generator) for guess in guesses)
     exact = {token: float(share) for token, share in enumerate(p) if share > 0}
-    assert chi_square(counts, exact) < 3
+    assert chi_square(counts, exact) < 5
     assert chi_square(Counter(guesses), {**exact, 1: 1e-9}) > 100, "what was guessed is no such sample"
 
 

@@ -18,7 +18,8 @@ DTYPES = (*WIDTHS, *GROUP_BYTES)
 def weight_bytes(architecture: Architecture, dtype: str) -> int:
     """Bytes of all parameters, stored as ``dtype``: fp32, bf16, fp16, int8 or int4.
 
-    int8 and int4 store the matrices and the tables of tokens in groups of 32 with a 16-bit scale, the rest as fp32.
+    int8 and int4 store the matrices in groups of 32 with a 16-bit scale, and so the tables of the vocabulary, these in 8
+    bits for int4 too; the rest is fp32.
     """
     return sum(tensor_bytes(name, shape, dtype) for name, shape in parameters(architecture).items())
 
@@ -32,7 +33,8 @@ def tensor_bytes(name: str, shape: Shape, dtype: str) -> int:
     if not multiplies(name) and not name.endswith(".tokens.weight"):
         return prod(shape) * WIDTHS["fp32"]
     rows, width = shape
-    return rows * ceil(width / GROUP) * GROUP_BYTES[dtype]
+    vocabulary = name.endswith(".tokens.weight") or name == "head.output.weight"
+    return rows * ceil(width / GROUP) * GROUP_BYTES["int8" if vocabulary else dtype]
 
 
 def cache_bytes(
