@@ -7,7 +7,9 @@ from plait.generation.embed import embed
 from plait.generation.errors import GenerationError
 from plait.generation.generate import generate, stream
 from plait.generation.records import Finish, Generation, Piece
+from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Read, Runner
+from plait.generation.schedule import Scheduler
 
 __all__ = [
     "Finish",
