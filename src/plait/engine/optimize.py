@@ -77,8 +77,8 @@ def optimize(
             parts = {"weights": identity, "dtype": wanted, "quantization": quantization or ""}
             packed = store.kept(parts, names, formats.pack)
         else:
-            packed = {name: formats.pack(name) for name in names}
-        held = PackedWeights(weights.read, gathered(packed))
+            packed = gathered({name: formats.pack(name) for name in names})
+        held = PackedWeights(weights.read, packed)
         team = kernels.Team(threads or torch.get_num_threads())
         executors = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
         size = held.nbytes
