@@ -32,7 +32,7 @@ class EngineCache:
     def __init__(self, pages: Pages, batch: int, capacity: int | None, total_lengths: Sequence[int] | None) -> None:
         if total_lengths is not None and len(total_lengths) != batch:
             raise ValueError(f"total_lengths: {len(total_lengths)} of them do not fit {batch} rows.")
-        self.capacity = capacity
+        self.capacity, self.pages = capacity, pages
         totals = [None] * batch if total_lengths is None else [int(n) for n in total_lengths]
         self.rows = [Row(Run(pages, capacity or PAGE), total=total) for total in totals]
         if capacity is not None:
@@ -90,6 +90,6 @@ class EngineCache:
     def fork(self, n: int) -> Self:
         """A cache of its own in which every row stands ``n`` times, side by side, on the same pages."""
         twin = type(self).__new__(type(self))
-        twin.capacity = self.capacity
+        twin.capacity, twin.pages = self.capacity, self.pages
         twin.rows = [row.fork() for row in self.rows for _ in range(n)]
         return twin

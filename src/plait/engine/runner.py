@@ -104,6 +104,7 @@ class EngineRunner:
     ) -> Tensor:
         """See ``plait.generation.Runner``. Logits of padding are 0."""
         batch, n = tokens.shape
+        self._check_cache(cache)
         if batch != cache.batch:
             raise ValueError(f"tokens: {batch} rows, but the cache was made for {cache.batch}.")
         real = np.ones((batch, n), bool) if mask is None else _whole("mask", mask, (batch, n)).astype(bool)
@@ -137,6 +138,7 @@ class EngineRunner:
     @torch.inference_mode()
     def step(self, tokens: Tensor, cache: EngineCache) -> Tensor:
         """See ``plait.generation.Runner``."""
+        self._check_cache(cache)
         ids = _ids("tokens", tokens.unsqueeze(1), self._rows_of("decoder"))
         if len(ids) != cache.batch:
             raise ValueError(f"tokens: {len(ids)} rows, but the cache was made for {cache.batch}.")
@@ -150,6 +152,7 @@ class EngineRunner:
         """See ``plait.generation.Runner``: all reads in one flat pass."""
         parts: list[_Part] = []
         for read in reads:
+            self._check_cache(read.cache)
             (row,) = read.cache.rows
             n = len(read.tokens)
             read.cache.check_room(0, n)
@@ -207,6 +210,10 @@ class EngineRunner:
                     "were chosen for; declare how long they will become with cache(total_lengths=...)."
                 )
         return after
+
+    def _check_cache(self, cache: EngineCache) -> None:
+        if getattr(cache, "pages", None) is not self._pages.get("self"):
+            raise ValueError("cache: another runner made it, of other weights; make one with this runner's cache().")
 
     def _check_positions(self, tower: str, positions: np.ndarray) -> None:
         a = self.architecture

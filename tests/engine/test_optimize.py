@@ -1,0 +1,150 @@
+"""What ``optimize`` takes and refuses, and how far each type is from the plain model."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import plait
+from plait.checkpoint import Checkpoint, CheckpointError
+from plait.engine import optimize
+from tests.models import far, random_model, random_tokens
+
+WIDE = plait.Architecture(
+    vocab_size=50, d_model=64, n_heads=4, n_kv_heads=2, d_ff=96, n_decoder_layers=2, norm="rmsnorm", position="rope",
+    gated=True, activation="silu", max_length=2000,
+)  # fmt: skip
+
+
+def checkpoint(seed: int = 0) -> Checkpoint:
+    model = random_model(WIDE, seed, torch.float32)
+    return Checkpoint(architecture=WIDE, model=model)
+
+
+@pytest.mark.parametrize(
+    "asked, within",
+    [
+        ({}, 1e-5),
+        ({"dtype": "float32", "threads": 3}, 1e-5),
+        ({"dtype": "bfloat16"}, 0.03),
+        ({"cache_dtype": "bfloat16"}, 0.03),
+        ({"quantization": "int8"}, 0.05),
+        ({"quantization": "int4_min"}, 0.5),
+        ({"quantization": "int4"}, 0.7),
+    ],
+)
+def test_each_type_is_as_near_as_it_says(asked: dict[str, str], within: float) -> None:
+    plain = checkpoint()
+    engine = optimize(plain, **asked)  # pyright: ignore
+    tokens = random_tokens(2, 40)
+    logits = engine.prefill(tokens, engine.cache(2), last_only=False)
+    assert far(logits, plain.model(tokens)) < within
+    if within > 1e-4:
+        assert far(logits, plain.model(tokens)) > 1e-5, "something was rounded"
+
+
+@pytest.mark.parametrize("quantization, near", [("int8", 2e-4), ("int4", 0.02), ("int4_min", 0.02)])
+def test_rounded_weights_are_those_that_quantise_gives(quantization: str, near: float) -> None:
+    """What is left is the rounding of activations."""
+    plain = checkpoint()
+    rounded, _ = plait.quantise(plain, quantization)
+    engine = optimize(plain, quantization=quantization)
+    tokens = random_tokens(2, 40)
+    assert far(engine.prefill(tokens, engine.cache(2), last_only=False), rounded.model(tokens)) < near
+    stored = optimize(rounded)  # the same blocks, taken as they are
+    for a, b in zip(engine.advance(reads(engine)), stored.advance(reads(stored)), strict=True):
+        assert torch.equal(a, b)
+
+
+def reads(runner: plait.EngineRunner) -> list[object]:
+    from plait.generation import Read
+
+    return [Read(tokens=[3, 1, 2], cache=runner.cache(1)), Read(tokens=[7], cache=runner.cache(1))]
+
+
+def test_long_prompts_go_through_in_chunks_and_rows_stay_apart() -> None:
+    plain = checkpoint()
+    engine = optimize(plain)
+    tokens = random_tokens(2, 1300)
+    expected = plain.model(tokens)
+    assert far(engine.prefill(tokens, engine.cache(2), last_only=False), expected) < 1e-4
+    cache = engine.cache(2, capacity=1301)
+    assert far(engine.prefill(tokens, cache)[:, 0], expected[:, -1]) < 1e-4
+    engine.step(torch.tensor([1, 2]), cache)
+    with pytest.raises(plait.CacheFull, match="1301"):
+        engine.step(torch.tensor([1, 2]), cache)
+    assert cache.lengths.tolist() == [1301, 1301]
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        ({"dtype": "float46"}, "'float64'"),
+        ({"dtype": "float16"}, "float16"),
+        ({"quantization": "int5"}, "int8"),
+        ({"quantization": "int8", "dtype": "bfloat16"}, "exclude"),
+        ({"cache_dtype": "int8"}, "cache_dtype"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(asked: dict[str, object], said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        optimize(checkpoint(), **asked)  # pyright: ignore
+
+
+def test_a_cache_of_another_runner_is_refused() -> None:
+    one, other = optimize(checkpoint()), optimize(checkpoint(seed=1))
+    cache = other.cache(1)
+    for call in (
+        lambda: one.step(torch.tensor([1]), cache),
+        lambda: one.prefill(torch.tensor([[1]]), cache),
+        lambda: one.advance([plait.generation.Read(tokens=[1], cache=cache)]),
+    ):
+        with pytest.raises(ValueError, match="another runner"):
+            call()
+
+
+@pytest.mark.parametrize("token", [-1, 50])
+def test_tokens_outside_the_table_are_refused_and_change_nothing(token: int) -> None:
+    engine = optimize(checkpoint())
+    cache = engine.cache(1)
+    with pytest.raises(ValueError, match="50 rows"):
+        engine.step(torch.tensor([token]), cache)
+    assert cache.lengths.tolist() == [0]
+
+
+def test_the_engine_keeps_the_weights_of_its_making_and_says_so_by_its_identity() -> None:
+    plain = checkpoint()
+    before = optimize(plain)
+    with torch.no_grad():
+        plain.model.embedding.tokens.weight.mul_(2)  # pyright: ignore
+    after = optimize(plain)
+    assert before.identity != after.identity
+    said = [runner.prefill(random_tokens(1, 5), runner.cache(1)) for runner in (before, after)]
+    assert not torch.equal(*said)
+    assert far(said[1][:, 0], plain.model(random_tokens(1, 5))[:, -1]) < 1e-5
+
+
+def test_greedy_text_of_a_real_model_is_the_plain_models(smollm2: Path) -> None:
+    plain = plait.load(smollm2)
+    runner = optimize(plait.load(smollm2, lazy=True), dtype="float32")
+    for prompt in ("The capital of France is", "def fibonacci(n):", "Once upon a time"):
+        expected = plait.generate(plain, prompt, max_new_tokens=24)
+        assert plait.generate(plain, prompt, max_new_tokens=24, runner=runner).tokens == expected.tokens
+
+
+def test_blocks_of_a_file_are_taken_as_they_are(smollm2: Path) -> None:
+    lazy = plait.load(smollm2, lazy=True)
+    runner = optimize(lazy)
+    assert runner.weight_bytes < 100e6
+    answer = plait.generate(lazy, [{"role": "user", "content": "What is the capital of France?"}], runner=runner)
+    assert "Paris" in answer.text
+
+
+def test_sentences_of_a_real_encoder(minilm: Path) -> None:
+    plain = plait.load(minilm)
+    texts = ["Plants make food from light.", "The market fell.", "A", ""]
+    expected = plait.embed(plain, texts[:3])
+    assert far(plait.embed(plain, texts[:3], runner=optimize(plain)), expected) < 1e-4
+    rounded = plait.embed(plain, texts[:3], runner=optimize(plain, quantization="int8"))
+    assert torch.nn.functional.cosine_similarity(rounded, expected).min() > 0.999
