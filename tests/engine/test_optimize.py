@@ -8,6 +8,7 @@ import torch
 import plait
 from plait.checkpoint import Checkpoint, CheckpointError
 from plait.engine import optimize
+from plait.generation import Read
 from tests.models import far, random_model, random_tokens
 
 WIDE = plait.Architecture(
@@ -18,6 +19,8 @@ WIDE = plait.Architecture(
 
 def checkpoint(seed: int = 0) -> Checkpoint:
     model = random_model(WIDE, seed, torch.float32)
+    for parameter in model.parameters():  # so mild that rounding is not blown up by one softmax after the other
+        parameter.detach().mul_(0.4 if parameter.ndim > 1 else 1.0)
     return Checkpoint(architecture=WIDE, model=model)
 
 
@@ -26,11 +29,11 @@ def checkpoint(seed: int = 0) -> Checkpoint:
     [
         ({}, 1e-5),
         ({"dtype": "float32", "threads": 3}, 1e-5),
-        ({"dtype": "bfloat16"}, 0.03),
-        ({"cache_dtype": "bfloat16"}, 0.03),
-        ({"quantization": "int8"}, 0.05),
-        ({"quantization": "int4_min"}, 0.5),
-        ({"quantization": "int4"}, 0.7),
+        ({"dtype": "bfloat16"}, 0.02),
+        ({"cache_dtype": "bfloat16"}, 0.02),
+        ({"quantization": "int8"}, 0.03),
+        ({"quantization": "int4_min"}, 0.3),
+        ({"quantization": "int4"}, 0.5),
     ],
 )
 def test_each_type_is_as_near_as_it_says(asked: dict[str, str], within: float) -> None:
@@ -43,7 +46,7 @@ def test_each_type_is_as_near_as_it_says(asked: dict[str, str], within: float) -
         assert far(logits, plain.model(tokens)) > 1e-5, "something was rounded"
 
 
-@pytest.mark.parametrize("quantization, near", [("int8", 2e-4), ("int4", 0.02), ("int4_min", 0.02)])
+@pytest.mark.parametrize("quantization, near", [("int8", 2e-4), ("int4", 0.03), ("int4_min", 0.03)])
 def test_rounded_weights_are_those_that_quantise_gives(quantization: str, near: float) -> None:
     """What is left is the rounding of activations."""
     plain = checkpoint()
@@ -57,8 +60,6 @@ def test_rounded_weights_are_those_that_quantise_gives(quantization: str, near: 
 
 
 def reads(runner: plait.EngineRunner) -> list[object]:
-    from plait.generation import Read
-
     return [Read(tokens=[3, 1, 2], cache=runner.cache(1)), Read(tokens=[7], cache=runner.cache(1))]
 
 
@@ -98,7 +99,7 @@ def test_a_cache_of_another_runner_is_refused() -> None:
     for call in (
         lambda: one.step(torch.tensor([1]), cache),
         lambda: one.prefill(torch.tensor([[1]]), cache),
-        lambda: one.advance([plait.generation.Read(tokens=[1], cache=cache)]),
+        lambda: one.advance([Read(tokens=[1], cache=cache)]),
     ):
         with pytest.raises(ValueError, match="another runner"):
             call()
