@@ -141,7 +141,7 @@ def test_text_is_flushed_as_it_comes():
     """A reader of the pipe sees the first character while the command still runs."""
     code = (
         "import itertools, sys, time, types; from plait.cli import main, models\n"
-        "models.Running.open = lambda self, model, loading: (None, None)\n"  # no torch, whose import takes longer than all the rest
+        "models.Running.open = lambda self, model, loading: (None, None)\n"  # no torch, whose import takes long
         "pieces = (types.SimpleNamespace(text='x') for _ in itertools.count() if time.sleep(0.05) is None)\n"
         "sys.modules['plait.generation'] = types.SimpleNamespace(stream=lambda *given, **options: pieces)\n"
         "sys.exit(main(['generate', 'x', 'a']))"

@@ -18,8 +18,8 @@ DTYPES = (*WIDTHS, *GROUP_BYTES)
 def weight_bytes(architecture: Architecture, dtype: str) -> int:
     """Bytes of all parameters, stored as ``dtype``: fp32, bf16, fp16, int8 or int4.
 
-    int8 and int4 store the matrices in groups of 32 with a 16-bit scale, and so the tables of the vocabulary, these in 8
-    bits for int4 too; the rest is fp32.
+    int8 and int4 store the matrices in groups of 32 with a 16-bit scale, and the vocabulary's tables in 8 bits so; the
+    rest is fp32.
     """
     return sum(tensor_bytes(name, shape, dtype) for name, shape in parameters(architecture).items())
 
