@@ -1,5 +1,6 @@
 """What ``optimize`` takes and refuses, and how far each type is from the plain model."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,7 +102,7 @@ def test_a_cache_of_another_runner_is_refused() -> None:
         lambda: one.prefill(torch.tensor([[1]]), cache),
         lambda: one.advance([Read(tokens=[1], cache=cache)]),
     ):
-        with pytest.raises(ValueError, match="another runner"):
+        with pytest.raises(ValueError, match="did not make it"):
             call()
 
 
@@ -149,3 +150,65 @@ def test_sentences_of_a_real_encoder(minilm: Path) -> None:
     assert far(plait.embed(plain, texts[:3], runner=optimize(plain)), expected) < 1e-4
     rounded = plait.embed(plain, texts[:3], runner=optimize(plain, quantization="int8"))
     assert torch.nn.functional.cosine_similarity(rounded, expected).min() > 0.999
+
+
+LEARNED = WIDE.replace(position="learned", rope=None, max_length=50)
+TYPED = plait.Architecture(
+    vocab_size=20, d_model=32, n_heads=4, d_ff=48, n_encoder_layers=2, head="masked", token_types=2
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("architecture", [WIDE, LEARNED], ids=["rope", "learned"])
+@pytest.mark.parametrize("positions", [[-1, 0, 1], [-(2**30), 0, 1], [2**32, 1, 2], [0], [0, 1, 2, 3]])
+def test_positions_that_lead_nowhere_are_refused(architecture: plait.Architecture, positions: list[int]) -> None:
+    model = random_model(architecture, 0, torch.float32)
+    engine = optimize(Checkpoint(architecture=architecture, model=model))
+    cache = engine.cache(1)
+    with pytest.raises(ValueError, match="positions|length"):
+        engine.advance([Read(tokens=[1, 2, 3], cache=cache, positions=positions)])
+    with pytest.raises(ValueError, match="positions|length"):
+        engine.prefill(torch.tensor([[1, 2, 3]]), cache, positions=torch.tensor([positions]))
+    assert cache.lengths.tolist() == [0]
+
+
+@pytest.mark.parametrize("types", [[[0]], [[0, 1, 1]], [[0, 2]], [[0, 2**32]], [], [[0, -1]]])
+def test_token_types_that_do_not_fit_are_refused(types: list[list[int]]) -> None:
+    engine = optimize(Checkpoint(architecture=TYPED, model=random_model(TYPED, 0, torch.float32)))
+    with pytest.raises(ValueError, match="token_types"):
+        engine.states([[1, 2]], types)
+
+
+def test_threads_take_turns() -> None:
+    engine, tokens = optimize(checkpoint()), [random_tokens(1, 9), random_tokens(1, 40)]
+    alone = [engine.prefill(t, engine.cache(1)) for t in tokens]
+    with ThreadPoolExecutor(2) as threads:
+        together = list(threads.map(lambda i: engine.prefill(tokens[i % 2], engine.cache(1)), range(60)))
+    assert all(torch.equal(said, alone[i % 2]) for i, said in enumerate(together))
+
+
+def test_a_cache_stands_once_in_a_pass_and_its_rows_count_from_0() -> None:
+    engine = optimize(checkpoint())
+    cache = engine.cache(1)
+    with pytest.raises(ValueError, match="two reads"):
+        engine.advance([Read(tokens=[1], cache=cache), Read(tokens=[2], cache=cache)])
+    for rows in ([-1], [1], [True]):
+        with pytest.raises(ValueError, match="reorder"):
+            cache.reorder(torch.tensor(rows))
+    with pytest.raises(ValueError, match="50 rows"):
+        engine.step(torch.tensor([2**32 + 1]), cache)
+
+
+def test_what_is_in_blocks_is_not_rounded_again(smollm2: Path) -> None:
+    with pytest.raises(CheckpointError, match="already"):
+        optimize(plait.load(smollm2, lazy=True), quantization="int4")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_engine_is_a_snapshot(dtype: str) -> None:
+    plain = checkpoint()
+    engine = optimize(plain, dtype=dtype)
+    before = engine.prefill(random_tokens(1, 5), engine.cache(1))
+    with torch.no_grad():
+        for parameter in plain.model.parameters():
+            parameter.zero_()
+    assert torch.equal(engine.prefill(random_tokens(1, 5), engine.cache(1)), before)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from plait.cli.printing import working
+from plait.cli.printing import notice, working
 from plait.words import nearest
 
 if TYPE_CHECKING:
@@ -122,8 +123,10 @@ class Running:
             return loading.open(model), None
         checkpoint = loading.open(model, lazy=not loading.random)
         with working(f"preparing {model}"):
-            from plait.engine import optimize
+            from plait.engine import kernels, optimize
 
+            if not kernels.available() and os.environ.get("PLAIT_KERNELS") != "off":
+                notice(f"{kernels.why_not()} Torch computes instead.")
             return checkpoint, optimize(
                 checkpoint, dtype=loading.dtype, quantization=self.quantize, threads=self.threads
             )

@@ -30,6 +30,9 @@ class EngineCache:
     """Rows in pages that may be shared; made by a runner, which alone writes into it."""
 
     def __init__(self, pages: Pages, batch: int, capacity: int | None, total_lengths: Sequence[int] | None) -> None:
+        for name, value in (("batch", batch), ("capacity", capacity)):
+            if value is not None and (not isinstance(value, int) or value < 0):
+                raise ValueError(f"{name}: {value!r} makes no sense; give a whole number from 0.")
         if total_lengths is not None and len(total_lengths) != batch:
             raise ValueError(f"total_lengths: {len(total_lengths)} of them do not fit {batch} rows.")
         self.capacity, self.pages = capacity, pages
@@ -71,6 +74,8 @@ class EngineCache:
         wanted = torch.as_tensor(lengths)
         if wanted.is_floating_point():
             raise ValueError(f"truncate: {wanted.tolist()} are not whole numbers of tokens.")
+        if wanted.ndim and len(wanted) != self.batch:
+            raise ValueError(f"truncate: {len(wanted)} lengths do not fit {self.batch} rows.")
         wanted = wanted.expand(self.batch)
         if bool((wanted > self.lengths).any()) or bool((wanted < 0).any()):
             raise ValueError(f"truncate: rows hold {self.lengths.tolist()} tokens, not {wanted.tolist()}.")
@@ -80,6 +85,8 @@ class EngineCache:
     def reorder(self, rows: Tensor) -> None:
         """Row i becomes what row ``rows[i]`` was; rows may repeat or be left out."""
         chosen = rows.tolist()
+        if rows.dtype == torch.bool or any(not 0 <= index < self.batch for index in chosen):
+            raise ValueError(f"reorder: {chosen} are not numbers of rows; there are {self.batch}, counted from 0.")
         taken: set[int] = set()
         new: list[Row] = []
         for index in chosen:
@@ -89,6 +96,8 @@ class EngineCache:
 
     def fork(self, n: int) -> Self:
         """A cache of its own in which every row stands ``n`` times, side by side, on the same pages."""
+        if n < 0:
+            raise ValueError(f"fork: {n} times makes no sense; give a number from 0.")
         twin = type(self).__new__(type(self))
         twin.capacity, twin.pages = self.capacity, self.pages
         twin.rows = [row.fork() for row in self.rows for _ in range(n)]

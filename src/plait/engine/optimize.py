@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Literal
 
@@ -23,6 +24,8 @@ from plait.words import nearest
 Dtype = Literal["stored", "float32", "bfloat16", "float64"]
 Quantization = Literal["int8", "int4", "int4_min"]
 
+MOST_THREADS = 1024
+_made = itertools.count()
 DTYPES = {
     "stored": torch.float32,
     "float32": torch.float32,
@@ -57,10 +60,15 @@ def optimize(
     wanted, cached = _type("dtype", dtype, DTYPES), _type("cache_dtype", cache_dtype, _CACHED)
     if quantization is not None and wanted not in ("stored", "float32"):
         raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
-    if threads is not None and threads < 1:
-        raise CheckpointError(f"threads: {threads} compute nothing; give at least 1.")
+    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
+        raise CheckpointError(f"threads: {threads!r} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
     weights = checkpoint.weights()
     formats = Formats(weights, wanted, block_types(checkpoint.architecture, quantization) if quantization else None)
+    if quantization is not None and (twice := next(filter(None, map(weights.blocks, formats.rounded)), None)):
+        raise CheckpointError(
+            f"quantization: the weights are in blocks of {twice.type} already, and rounding twice loses more; leave it "
+            "out."
+        )
     programs = lower(checkpoint.model, formats)
     identity = weights.identity()
     if wanted == "float64" or not kernels.available():
@@ -88,7 +96,7 @@ def optimize(
         a,
         executors,
         rows.__getitem__,
-        f"{identity} {wanted} {quantization}",
+        f"{identity} {wanted} {quantization} {next(_made)}",  # another engine has other pages, even of the same weights
         weight_bytes=size,
         dtype=_computed(wanted),
         cache_dtype=_CACHED[cached],

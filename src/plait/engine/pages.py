@@ -92,10 +92,9 @@ class Run:
     """One sequence's tokens in a space: its pages, how many tokens they hold, and the position of the next."""
 
     def __init__(self, pages: Pages, capacity: int = PAGE) -> None:
-        self.pages = pages
+        self.pages, self._held = pages, 0
         self.length, self.next_position = 0, 0
         self._table = np.zeros(max(1, -(-capacity // PAGE)), np.int32)
-        self._held = 0
 
     @property
     def table(self) -> np.ndarray:

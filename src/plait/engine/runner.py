@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +21,12 @@ from plait.engine.passes import Held, Pass
 from plait.engine.program import Program, Register, Space
 from plait.engine.rotations import Rotations
 
+FARTHEST = 1 << 24  # positions; tables of rotations have a line for each up to the farthest that was met
 CHUNK = 512  # rows of a pass at most; an encoder reads a batch of sources whole
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Executor(Protocol):
@@ -28,6 +35,17 @@ class Executor(Protocol):
     def run(self, pass_: Pass, registers: Mapping[Register, Tensor]) -> None:
         """Read the pass and write the registers."""
         ...
+
+
+def _in_turn(work: Callable[Concatenate[EngineRunner, P], T]) -> Callable[Concatenate[EngineRunner, P], T]:
+    """A call that waits until no other thread is in one."""
+
+    @wraps(work)
+    def alone(self: EngineRunner, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self._turn:
+            return work(self, *args, **kwargs)
+
+    return alone
 
 
 @dataclass
@@ -64,6 +82,7 @@ class EngineRunner:
         self._executors = executors
         self._rows_of = tables
         self._buffers: dict[Register, Tensor] = {}
+        self._turn = threading.RLock()  # registers and pages are the runner's own: two threads take turns
         self._rotations = {
             tower.name: Rotations({layer.rope for layer in tower.layers if layer.rope is not None}, tower.d_head, dtype)
             for tower in architecture.towers
@@ -91,6 +110,7 @@ class EngineRunner:
         return EngineCache(self._pages["self"], batch, capacity, total_lengths)
 
     @torch.inference_mode()
+    @_in_turn
     def prefill(
         self,
         tokens: Tensor,
@@ -103,6 +123,8 @@ class EngineRunner:
         last_only: bool = True,
     ) -> Tensor:
         """See ``plait.generation.Runner``. Logits of padding are 0."""
+        if tokens.ndim != 2:
+            raise ValueError(f"tokens: expected int64 of shape (batch, length), got {tuple(tokens.shape)}.")
         batch, n = tokens.shape
         self._check_cache(cache)
         if batch != cache.batch:
@@ -112,7 +134,12 @@ class EngineRunner:
         given = None if positions is None else _whole("positions", positions, (batch, n))
         sources = None
         if source is not None:
-            there = np.ones(tuple(source.shape), bool) if source_mask is None else _bool(source_mask)
+            if source.ndim != 2 or len(source) != batch:
+                raise ValueError(f"source: shape {tuple(source.shape)} does not fit {batch} rows of tokens.")
+            shape = (batch, source.shape[1])
+            there = np.ones(shape, bool)
+            if source_mask is not None:
+                there = _whole("source_mask", source_mask, shape).astype(bool)
             sources = [
                 r[m] for r, m in zip(_ids("source", source, self._rows_of("encoder"), there), there, strict=True)
             ]
@@ -136,6 +163,7 @@ class EngineRunner:
         return out
 
     @torch.inference_mode()
+    @_in_turn
     def step(self, tokens: Tensor, cache: EngineCache) -> Tensor:
         """See ``plait.generation.Runner``."""
         self._check_cache(cache)
@@ -148,6 +176,7 @@ class EngineRunner:
         return self._read([self._part(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
 
     @torch.inference_mode()
+    @_in_turn
     def advance(self, reads: Sequence[Any]) -> list[Tensor]:
         """See ``plait.generation.Runner``: all reads in one flat pass."""
         parts: list[_Part] = []
@@ -156,9 +185,13 @@ class EngineRunner:
             (row,) = read.cache.rows
             n = len(read.tokens)
             read.cache.check_room(0, n)
+            if not n:
+                raise ValueError("tokens: a read of no tokens; give at least one.")
             ids = _ids("tokens", torch.tensor([list(read.tokens)]), self._rows_of("decoder"))[0]
             given = getattr(read, "positions", None)
-            parts.append(self._part(row, ids, None if given is None else np.array(given, np.int32), read.all_logits))
+            parts.append(self._part(row, ids, None if given is None else np.array(given, np.int64), read.all_logits))
+        if len({id(read.cache) for read in reads}) < len(reads):
+            raise ValueError("advance: one cache stands in two reads of a pass; read what belongs together in one.")
         for read in reads:
             source = getattr(read, "source", None)
             if source is not None:
@@ -169,6 +202,7 @@ class EngineRunner:
         return list(self._read(parts).split([len(part.wanted) for part in parts]))
 
     @torch.inference_mode()
+    @_in_turn
     def states(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """The last hidden states, of the encoder where there is one: for each sequence of tokens ``(n, d_model)``."""
         tower = "encoder" if "encoder" in self._executors else "decoder"
@@ -180,6 +214,7 @@ class EngineRunner:
         return [t.clone() for t in states.split([len(i) for i in ids])]
 
     @torch.inference_mode()
+    @_in_turn
     def classify(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """An encoder's logits: ``(n, vocab_size)`` for each sequence, or ``(1, labels)`` where the head pools."""
         ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
@@ -192,7 +227,10 @@ class EngineRunner:
         if positions is None:
             start = row.own.next_position
             positions = np.arange(start, start + n, dtype=np.int32)
+        if len(positions) != n:
+            raise ValueError(f"positions: {len(positions)} of them do not fit {n} tokens; give one for each.")
         self._check_positions("decoder", positions)
+        positions = positions.astype(np.int32)
         wanted = np.arange(0 if all_logits else max(n - 1, 0), n)
         return _Part(row, ids, positions, wanted, self._total(row, n))
 
@@ -213,10 +251,13 @@ class EngineRunner:
 
     def _check_cache(self, cache: EngineCache) -> None:
         if getattr(cache, "pages", None) is not self._pages.get("self"):
-            raise ValueError("cache: another runner made it, of other weights; make one with this runner's cache().")
+            raise ValueError("cache: this runner did not make it; make one with its own cache().")
 
     def _check_positions(self, tower: str, positions: np.ndarray) -> None:
         a = self.architecture
+        if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < FARTHEST:
+            found = f"{int(positions.min())} to {int(positions.max())}"
+            raise ValueError(f"positions: {found}; they count from 0, to {FARTHEST - 1} at most.")
         if a.position == "learned" and len(positions) and int(positions.max()) >= (a.max_length or 0):
             raise ValueError(
                 f"length: a row of {int(positions.max()) + 1} tokens is longer than the {a.max_length} there are "
@@ -289,6 +330,8 @@ class EngineRunner:
         """Hidden states and logits of each source, in one pass."""
         if "encoder" not in self._executors:
             raise ValueError("source: a decoder alone has no encoder to read it.")
+        if types is not None and len(types) != len(sources):
+            raise ValueError(f"token_types: {len(types)} rows of them do not fit {len(sources)} rows of tokens.")
         program, _ = self._executors["encoder"]
         scratch = [Run(self._pages["pass"], len(source)) for source in sources]
         if memory is None and "memory" in self._pages:  # written all the same, and given back at once
@@ -303,7 +346,7 @@ class EngineRunner:
             if memory is not None:
                 memory[i].extend(order)
             wanted = order if memory is None else order[:0]
-            given = None if types is None else np.array(types[i], np.int32)
+            given = None if types is None else self._types(types[i], len(source))
             parts.append(_Part(Row(run), source, order, wanted, len(source), given))
         spaces: dict[Space, Held] = {"pass": _held(scratch, self._pages["pass"])}
         if memory is not None:
@@ -337,7 +380,6 @@ class EngineRunner:
             taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
         if any(part.types is not None for part in parts):
             types = _joined([np.zeros_like(part.tokens) if part.types is None else part.types for part in parts])
-            self._check_types(types)
         else:
             types = None
         pass_ = Pass(
@@ -359,14 +401,16 @@ class EngineRunner:
         """Whether the head has one line for each sequence."""
         return any(isinstance(operation, p.Pool) for operation in self._executors[name][0].operations)
 
-    def _check_types(self, types: np.ndarray) -> None:
-        a = self.architecture
-        if not a.token_types:
+    def _types(self, types: Sequence[int], n: int) -> np.ndarray:
+        """The types of one row's tokens, int32; ``ValueError`` where they do not fit."""
+        known, given = self.architecture.token_types, np.array(types, np.int64)
+        if not known:
             raise ValueError("token_types: this embedding has no table of types.")
-        if len(types) and not 0 <= int(types.min()) <= int(types.max()) < a.token_types:
-            raise ValueError(
-                f"token_types: {int(types.min())} to {int(types.max())}, but there are {a.token_types} types."
-            )
+        if given.shape != (n,):
+            raise ValueError(f"token_types: {len(given)} of them do not fit a row of {n} tokens.")
+        if n and not 0 <= int(given.min()) <= int(given.max()) < known:
+            raise ValueError(f"token_types: {int(given.min())} to {int(given.max())}, but there are {known} types.")
+        return given.astype(np.int32)
 
     def _buffer(self, register: Register, rows: int) -> Tensor:
         """The register's first lines, in memory that is kept."""
@@ -401,11 +445,11 @@ def _ids(name: str, tokens: Tensor, rows: int, real: np.ndarray | None = None) -
     if tokens.ndim != 2 or tokens.dtype not in (torch.int64, torch.int32) or tokens.shape[1] == 0:
         got = f"{tokens.dtype} of {tuple(tokens.shape)}"
         raise ValueError(f"{name}: expected int64 of shape (batch, length), length at least 1, got {got}.")
-    ids = tokens.cpu().numpy().astype(np.int32)
+    ids = tokens.cpu().numpy()
     looked = ids if real is None else ids[real]
     if looked.size and not 0 <= int(looked.min()) <= int(looked.max()) < rows:
         raise ValueError(f"{name}: {int(looked.min())} to {int(looked.max())}, but the table has {rows} rows.")
-    return ids
+    return ids.astype(np.int32)
 
 
 def _whole(name: str, value: Tensor, shape: tuple[int, ...]) -> np.ndarray:
@@ -415,8 +459,6 @@ def _whole(name: str, value: Tensor, shape: tuple[int, ...]) -> np.ndarray:
         raise ValueError(f"{name}: {value.dtype} is neither boolean nor whole numbers.")
     if name == "mask" and value.dtype != torch.bool and bool((value > 1).any()):
         raise ValueError("mask: packed documents are read in one pass, without a cache.")
-    return value.cpu().numpy().astype(np.int32)
-
-
-def _bool(mask: Tensor) -> np.ndarray:
-    return mask.cpu().numpy().astype(bool)
+    if value.dtype != torch.bool and bool((value < 0).any()):
+        raise ValueError(f"{name}: {int(value.min())} is negative; it counts from 0.")
+    return value.cpu().numpy()

@@ -9,6 +9,7 @@ file is of, and where each matrix lies), its length and digest. It appears whole
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -67,11 +68,12 @@ def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # private: nothing written reaches the file
             in_huge_pages(data)
         entries = _entries(data, parts)
-        os.utime(path)  # used now
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
     if not set(names) <= entries.keys():
         return None
+    with contextlib.suppress(OSError):  # a folder that may only be read
+        os.utime(path)  # used now
     if hasattr(data, "madvise"):
         data.madvise(mmap.MADV_WILLNEED)
     whole = torch.frombuffer(data, dtype=torch.uint8)

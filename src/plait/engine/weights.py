@@ -42,8 +42,10 @@ class DenseWeights:
 
     def dense(self, name: str) -> Tensor:
         """The parameter in the type that is computed in."""
-        if name not in self._dense:
-            self._dense[name] = self._read(name, self.dtype)
+        if (
+            name not in self._dense
+        ):  # a copy: the model may be trained or edited on, the engine stays what it was made of
+            self._dense[name] = self._read(name, self.dtype).clone()
         return self._dense[name]
 
 
@@ -81,6 +83,11 @@ class Formats:
 
     def __init__(self, weights: Weights | None, dtype: str, blocks: Mapping[str, str] | None) -> None:
         self._stored, self._dtype, self._blocks = weights, dtype, blocks or {}
+
+    @property
+    def rounded(self) -> tuple[str, ...]:
+        """What is rounded to blocks that it is not stored in."""
+        return tuple(self._blocks)
 
     @property
     def _weights(self) -> Weights:
