@@ -50,11 +50,6 @@ class Parameters:
     def matrix(self, names: tuple[str, ...]) -> Any:
         return pack(torch.cat([self.tensors[name] for name in names]), "F32")
 
-    def vector(self, name: str) -> torch.Tensor:
-        return self.tensors[name]
-
-    table = vector
-
 
 def a_pass(rng: np.random.Generator, counts: Sequence[int], held: Sequence[int] | None = None, **changes: Any) -> Pass:
     """``counts``: rows of each sequence, the last of the ``held`` tokens that it has then."""

@@ -95,18 +95,10 @@ _Program = _struct(
 
 
 class Weights(Dense, Protocol):
-    """Parameters as the kernels read them; ``dense`` is for torch."""
+    """Parameters as the kernels read them: matrices packed, the rest ``dense``, float32."""
 
     def matrix(self, names: tuple[str, ...]) -> Packed:
         """Matrices on top of each other."""
-        ...
-
-    def vector(self, name: str) -> Tensor:
-        """Float32, of one dimension."""
-        ...
-
-    def table(self, name: str) -> Tensor:
-        """Float32, of two."""
         ...
 
 
@@ -254,7 +246,7 @@ class _Layout:
     def _vector(self, name: str | None, plus: float = 0.0) -> int | None:
         if name is None:
             return None
-        return self._tensor((name, plus), lambda: self._weights.vector(name).flatten() + plus)
+        return self._tensor((name, plus), lambda: self._weights.dense(name).flatten() + plus)
 
     def _matrix(self, names: tuple[str, ...]) -> int:
         if names not in self._held:
@@ -263,7 +255,7 @@ class _Layout:
         return ctypes.addressof(self._held[names][1])
 
     def _table(self, name: str | None) -> int | None:
-        return None if name is None else self._tensor((name, "table"), lambda: self._weights.table(name))
+        return None if name is None else self._tensor((name, "table"), lambda: self._weights.dense(name))
 
     def _embed(self, o: p.Embed) -> dict[str, Any]:
         return {
@@ -274,7 +266,7 @@ class _Layout:
 
     def _norm(self, o: p.Norm) -> dict[str, Any]:
         names = [name for name in (o.weight, o.bias) if name is not None]
-        lines = self._weights.vector(names[0]).numel() // o.width if names else 1
+        lines = self._weights.dense(names[0]).numel() // o.width if names else 1
         return {"weight": self._vector(o.weight, float(o.offset)), "bias": self._vector(o.bias), "lines": lines}
 
     def _linear(self, o: p.Linear) -> dict[str, Any]:
@@ -285,7 +277,7 @@ class _Layout:
             return None
 
         def stacked() -> Tensor:
-            parts = [None if name is None else self._weights.vector(name) for name in names]
+            parts = [None if name is None else self._weights.dense(name) for name in names]
             rest = o.target.width - sum(part.numel() for part in parts if part is not None)
             return torch.cat([torch.zeros(rest) if part is None else part.flatten() for part in parts])
 
@@ -304,7 +296,7 @@ class _Layout:
         if o.relative is not None and o.relative_weight is not None:
             spec, name, reach = o.relative, o.relative_weight, o.relative.max_distance + 1
             key = (name, spec, o.causal)
-            values["relative"] = self._tensor(key, lambda: _relative(self._weights.table(name), spec, o.causal, reach))
+            values["relative"] = self._tensor(key, lambda: _relative(self._weights.dense(name), spec, o.causal, reach))
             values["reach"] = reach
         return values
 
@@ -380,12 +372,7 @@ def _conflict(before: _Access, after: _Access) -> bool:
         return False
     pairs = [(w, x) for w in before.writes for x in (*after.reads, *after.writes)]
     pairs += [(r, w) for r in before.reads for w in after.writes]
-    return any(_overlap(a, b) if isinstance(a, View) and isinstance(b, View) else a == b for a, b in pairs)
-
-
-def _overlap(a: View, b: View) -> bool:
-    same = a.register == b.register
-    return same and a.start < b.start + b.width and b.start < a.start + a.width
+    return any(a.overlaps(b) if isinstance(a, View) and isinstance(b, View) else a == b for a, b in pairs)
 
 
 # What each pass brings

@@ -273,18 +273,13 @@ def hoisted(operations: Iterable[Operation]) -> list[Operation]:
         at = len(moved)
         if isinstance(operation, p.Linear):
             touched = (operation.source, operation.target)
-            while at and not any(_overlap(a, b) for a in p.views(moved[at - 1]) for b in touched):
+            while at and not any(a.overlaps(b) for a in p.views(moved[at - 1]) for b in touched):
                 at -= 1
             before = moved[at - 1] if at else None
             if not (isinstance(before, p.Linear) and before.source == operation.source):
                 at = len(moved)
         moved.insert(at, operation)
     return moved
-
-
-def _overlap(a: View, b: View) -> bool:
-    same = a.register == b.register
-    return same and a.start < b.start + b.width and b.start < a.start + a.width
 
 
 def _join(last: p.Linear, operation: Operation, format: Callable[[str], object]) -> p.Linear | None:

@@ -43,6 +43,11 @@ class View:
     start: int
     width: int
 
+    def overlaps(self, other: View) -> bool:
+        """Whether some column is of both."""
+        same = self.register == other.register
+        return same and self.start < other.start + other.width and other.start < self.start + self.width
+
     def __str__(self) -> str:
         whole = self.width == self.register.width
         return self.register.name if whole else f"{self.register.name}[{self.start}:{self.start + self.width}]"

@@ -60,12 +60,6 @@ class PackedWeights(DenseWeights):
         """The matrix of these parameters, one below the other."""
         return self.packed[names]
 
-    def vector(self, name: str) -> Tensor:
-        """A parameter that is no product's matrix, float32."""
-        return self.dense(name).contiguous()
-
-    table = vector
-
     @property
     def nbytes(self) -> int:
         """Bytes held."""
