@@ -20,10 +20,13 @@ import plait
 from plait.cli.models import locate
 from plait.engine import optimize
 
-PROMPT = "".join(
-    f"The {color} box is on the table. If you open the {color} box, you will find a {color} ball.\n"
-    for color in ("red", "green", "blue", "yellow", "white", "black") * 2
-) + "The red"
+PROMPT = (
+    "".join(
+        f"The {color} box is on the table. If you open the {color} box, you will find a {color} ball.\n"
+        for color in ("red", "green", "blue", "yellow", "white", "black") * 2
+    )
+    + "The red"
+)
 
 
 def main() -> None:
