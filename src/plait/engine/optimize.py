@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Literal
 
 import torch
@@ -111,7 +111,7 @@ def _computed(dtype: str) -> torch.dtype:
 
 
 def _dense(
-    programs: Iterable[Program], weights: Weights, formats: Formats, dtype: str, *, rounds: bool
+    programs: Collection[Program], weights: Weights, formats: Formats, dtype: str, *, rounds: bool
 ) -> DenseWeights:
     """What the torch path computes with: the numbers that kernels would, dequantised."""
     packed = {name for names in matrices(programs) for name in names} if rounds or dtype == "bfloat16" else ()
@@ -119,7 +119,10 @@ def _dense(
     def read(name: str, computed: torch.dtype) -> torch.Tensor:
         return unpack(formats.pack((name,))).to(computed) if name in packed else weights.read(name, computed)
 
-    return DenseWeights(read, _computed(dtype))
+    dense = DenseWeights(read, _computed(dtype))
+    for name in {name for program in programs for operation in program.operations for name in operation.weights}:
+        dense.dense(name)  # now: the engine is of the weights as they are
+    return dense
 
 
 def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -> str:

@@ -45,7 +45,7 @@ class DenseWeights:
         if (
             name not in self._dense
         ):  # a copy: the model may be trained or edited on, the engine stays what it was made of
-            self._dense[name] = self._read(name, self.dtype).clone()
+            self._dense[name] = self._read(name, self.dtype).detach().clone()
         return self._dense[name]
 
 
