@@ -10,12 +10,11 @@ import torch
 
 from plait.architecture import Architecture
 from plait.checkpoint.quantise import block_types
-from plait.engine import program as p
 from plait.engine.lower import lower
 from plait.engine.packed import FORMATS, PANEL
 from plait.engine.plan import Load, costs
 from plait.engine.program import Operation
-from plait.engine.weights import Formats
+from plait.engine.weights import Formats, matrix_of
 from plait.model import Transformer
 from plait.parameters import parameters
 
@@ -58,13 +57,7 @@ def explain(
         ran = implementations(program)
         for cost, (operation, implementation) in zip(costs(program, shapes, loads[tower]), ran, strict=True):
             format, size = "", 4 * cost.parameters
-            matrix = (
-                operation.weight
-                if isinstance(operation, p.Linear)
-                else (operation.table,)
-                if isinstance(operation, p.Embed)
-                else ()
-            )
+            matrix = matrix_of(operation)
             if matrix:
                 format = formats(matrix[0])
                 new = [name for name in matrix if name not in counted]
@@ -73,16 +66,6 @@ def explain(
                 size = 4 * (cost.parameters - plain) + sum(_bytes(format, *shapes[name]) for name in new)
             found.append(Line(tower, operation, implementation, format, cost.flops, cost.parameters, size))
     return found
-
-
-def _matrix(operation: Operation) -> tuple[str, ...]:
-    """The parameters that are packed for it."""
-    match operation:
-        case p.Linear():
-            return operation.weight
-        case p.Embed():
-            return (operation.table,)
-    return ()
 
 
 def _bytes(format: str, rows: int, columns: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection
-from typing import Literal
 
 import torch
 
@@ -20,9 +19,6 @@ from plait.engine.runner import EngineRunner, Executor
 from plait.engine.torch_path import TorchPath
 from plait.engine.weights import DenseWeights, Formats, PackedWeights, matrices
 from plait.words import nearest
-
-Dtype = Literal["stored", "float32", "bfloat16", "float64"]
-Quantization = Literal["int8", "int4", "int4_min"]
 
 MOST_THREADS = 1024
 _made = itertools.count()
@@ -76,7 +72,7 @@ def optimize(
         executors: dict[str, tuple[Program, Executor]] = {
             name: (program, TorchPath(program, dense)) for name, program in programs.items()
         }
-        size = 0
+        size = dense.nbytes
     else:
         from plait.engine.compiled import Compiled
 

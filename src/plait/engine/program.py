@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from plait.architecture import Activation, Pooling, RelativeBias, Rope, Sinusoid
@@ -217,7 +218,7 @@ class Program:
     output: Register
     causal: bool
 
-    @property
+    @cached_property  # asked for at every step
     def registers(self) -> tuple[Register, ...]:
         """Every register that is touched, in order of appearance."""
         found: dict[Register, None] = {}
@@ -225,6 +226,11 @@ class Program:
             for view in views(operation):
                 found[view.register] = None
         return tuple(found)
+
+    @cached_property
+    def pools(self) -> bool:
+        """Whether the head has one line for each sequence."""
+        return any(isinstance(operation, Pool) for operation in self.operations)
 
 
 def views(operation: Operation) -> Iterator[View]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from plait.architecture import Architecture, Tower
-from plait.engine import program as p
 from plait.engine.cache import EngineCache, Row
 from plait.engine.pages import Pages, Run
 from plait.engine.passes import Held, Pass
@@ -149,7 +148,7 @@ class EngineRunner:
             parts.append(self._part(row, ids[i][real[i]], None if given is None else given[i][real[i]], not last_only))
         self._remember(cache.rows, sources)
         logits = self._read(parts)
-        if self._pools("decoder"):
+        if self._executors["decoder"][0].pools:
             return logits
         counts = [len(part.wanted) for part in parts]
         if last_only:
@@ -269,7 +268,7 @@ class EngineRunner:
         found: list[Tensor] = []
         pending: list[_Part] = []
         whole = sum(len(part.tokens) for part in parts)
-        chunk = room = max(whole, 1) if self._pools("decoder") else CHUNK
+        chunk = room = max(whole, 1) if self._executors["decoder"][0].pools else CHUNK
         for part in parts:
             at = 0
             while at < len(part.tokens):
@@ -356,7 +355,7 @@ class EngineRunner:
         states = _states(registers)
         if memory is not None:
             return list(states.split(lengths)), []
-        pooled = self._pools("encoder")
+        pooled = program.pools
         return list(states.split(lengths)), list(
             registers[program.output].split([1] * len(lengths) if pooled else lengths)
         )
@@ -376,7 +375,7 @@ class EngineRunner:
         positions = _joined([part.positions for part in parts])
         sequences = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
         taken = begins[:-1]  # a pooled line for each sequence, or the rows that are wanted
-        if not self._pools(name):
+        if not program.pools:
             taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
         if any(part.types is not None for part in parts):
             types = _joined([np.zeros_like(part.tokens) if part.types is None else part.types for part in parts])
@@ -396,10 +395,6 @@ class EngineRunner:
         registers = {r: self._buffer(r, len(taken) if r.taken else pass_.rows) for r in program.registers}
         executor.run(pass_, registers)
         return registers
-
-    def _pools(self, name: str) -> bool:
-        """Whether the head has one line for each sequence."""
-        return any(isinstance(operation, p.Pool) for operation in self._executors[name][0].operations)
 
     def _types(self, types: Sequence[int], n: int) -> np.ndarray:
         """The types of one row's tokens, int32; ``ValueError`` where they do not fit."""

@@ -11,14 +11,12 @@ from torch import Tensor
 
 from plait.checkpoint.notice import notice
 from plait.engine import program as p
-from plait.engine.program import Program
+from plait.engine.program import Operation, Program
 
 if TYPE_CHECKING:
     from plait.checkpoint.blocks import Blocks
     from plait.checkpoint.weights import Weights
     from plait.engine.packed import Packed
-
-_PLAIN = {"BF16": "BF16"}  # what keeps its type; other floats are F32
 
 
 def matrices(programs: Iterable[Program]) -> list[tuple[str, ...]]:
@@ -26,11 +24,19 @@ def matrices(programs: Iterable[Program]) -> list[tuple[str, ...]]:
     found: dict[tuple[str, ...], None] = {}
     for program in programs:
         for operation in program.operations:
-            if isinstance(operation, p.Linear):
-                found[operation.weight] = None
-            elif isinstance(operation, p.Embed):
-                found[operation.table,] = None
+            if names := matrix_of(operation):
+                found[names] = None
     return list(found)
+
+
+def matrix_of(operation: Operation) -> tuple[str, ...]:
+    """The parameters that are packed for an operation, stacked; none for most."""
+    match operation:
+        case p.Linear():
+            return operation.weight
+        case p.Embed():
+            return (operation.table,)
+    return ()
 
 
 class DenseWeights:
@@ -42,11 +48,15 @@ class DenseWeights:
 
     def dense(self, name: str) -> Tensor:
         """The parameter in the type that is computed in."""
-        if (
-            name not in self._dense
-        ):  # a copy: the model may be trained or edited on, the engine stays what it was made of
+        if name not in self._dense:
+            # A copy: the model may be trained or edited on, the engine stays what it was made of.
             self._dense[name] = self._read(name, self.dtype).detach().clone()
         return self._dense[name]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(tensor.nbytes for tensor in self._dense.values())
 
 
 class PackedWeights(DenseWeights):
@@ -63,9 +73,7 @@ class PackedWeights(DenseWeights):
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return sum(packed.nbytes for packed in self.packed.values()) + sum(
-            t.numel() * t.element_size() for t in self._dense.values()
-        )
+        return super().nbytes + sum(packed.nbytes for packed in self.packed.values())
 
 
 class Formats:
@@ -97,7 +105,7 @@ class Formats:
         if self._dtype != "stored" or self._stored is None:
             return "BF16" if self._dtype == "bfloat16" else "F32"
         kind = self._weights.stored_type(name)
-        return BLOCKS[kind][0] if kind in BLOCKS else _PLAIN.get(kind, "F32")
+        return BLOCKS[kind][0] if kind in BLOCKS else "BF16" if kind == "BF16" else "F32"
 
     def pack(self, names: tuple[str, ...]) -> Packed:
         """The parameters, one below the other, in their format. Blocks of a file are not rounded again."""

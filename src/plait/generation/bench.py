@@ -130,10 +130,7 @@ def weight_bytes(runner: Any) -> int:
     """Bytes of the weights as the runner holds them, each once: what it says itself, or its model's tensors."""
     if hasattr(runner, "weight_bytes"):
         return runner.weight_bytes
-    if hasattr(runner, "model"):
-        return sum(p.numel() * p.element_size() for p in runner.model.parameters())
-    held = {id(executor._weights): executor._weights for _, executor in runner._executors.values()}
-    return sum(w.nbytes if hasattr(w, "nbytes") else sum(t.nbytes for t in w._dense.values()) for w in held.values())
+    return sum(p.numel() * p.element_size() for p in runner.model.parameters())
 
 
 def _prefill(runner: Runner, tokens: torch.Tensor) -> tuple[float, int]:
