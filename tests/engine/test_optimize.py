@@ -212,3 +212,14 @@ def test_the_engine_is_a_snapshot(dtype: str) -> None:
         for parameter in plain.model.parameters():
             parameter.zero_()
     assert torch.equal(engine.prefill(random_tokens(1, 5), engine.cache(1)), before)
+
+
+def test_a_read_refused_for_its_source_leaves_the_others_as_they_were() -> None:
+    architecture = plait.Architecture(
+        vocab_size=20, d_model=32, n_heads=4, d_ff=48, n_encoder_layers=1, n_decoder_layers=1, position="sinusoidal"
+    )
+    engine = optimize(Checkpoint(architecture=architecture, model=random_model(architecture, 0, torch.float32)))
+    one, other = engine.cache(1), engine.cache(1)
+    with pytest.raises(ValueError, match="source"):
+        engine.advance([Read(tokens=[1], cache=one, source=[3, 4]), Read(tokens=[1], cache=other)])
+    assert len(engine.advance([Read(tokens=[1], cache=one, source=[3, 4])])) == 1

@@ -191,13 +191,13 @@ class EngineRunner:
             parts.append(self._part(row, ids, None if given is None else np.array(given, np.int64), read.all_logits))
         if len({id(read.cache) for read in reads}) < len(reads):
             raise ValueError("advance: one cache stands in two reads of a pass; read what belongs together in one.")
-        for read in reads:
-            source = getattr(read, "source", None)
-            if source is not None:
-                there = _ids("source", torch.tensor([list(source)]), self._rows_of("encoder"))
-                self._remember(read.cache.rows, list(there))
-            else:
-                self._remember(read.cache.rows, None)
+        sources = [getattr(read, "source", None) for read in reads]
+        for read, source in sorted(zip(reads, sources, strict=True), key=lambda pair: pair[1] is not None):
+            # Those without a source first: where one is refused, no other cache has a source yet.
+            there = (
+                None if source is None else list(_ids("source", torch.tensor([list(source)]), self._rows_of("encoder")))
+            )
+            self._remember(read.cache.rows, there)
         return list(self._read(parts).split([len(part.wanted) for part in parts]))
 
     @torch.inference_mode()
