@@ -1,5 +1,7 @@
 #include "product.h"
 
+#include <algorithm>
+
 namespace plait {
 
 namespace {
@@ -11,30 +13,87 @@ template <class Integer, int N> struct Rounded {
     Integer q[N];
 };
 
-// One struct for each format: what rows of X consist of, for how many inputs one such thing stands, how many rows are
-// taken at a time, and `add` as in product.h.
+// Asks for what lies ahead in memory.
+template <bool yes> PLAIT_INLINE void prefetch(const void *p) {
+    if (yes) __builtin_prefetch(p, 0, 3);
+}
+constexpr int64_t AHEAD = 1536; // bytes that a tile alone asks for in advance
+
+// Panels, of which some are read side by side: the processor fetches ahead in each of them, which is the fastest way
+// through memory where there is little to do. What to ask for with every 64 bytes of a panel that is read alone.
+struct Panels {
+    const uint8_t *data;
+    int64_t apart; // bytes
+    const uint8_t *next;
+    int64_t pace; // bytes
+};
+
+// Sums of P panels with R rows, in registers; in memory those of a panel are `of` apart.
+template <int R, int P> struct Sums {
+    Lanes s[P][R];
+    PLAIT_INLINE Sums(const Lanes *from, int64_t of) {
+        times<P>([&](auto p) { times<R>([&](auto r) { s[p][r] = from[p * of + r]; }); });
+    }
+    PLAIT_INLINE Lanes &operator()(int p, int r) { return s[p][r]; }
+    PLAIT_INLINE void store(Lanes *to, int64_t of) const {
+        times<P>([&](auto p) { times<R>([&](auto r) { to[p * of + r] = s[p][r]; }); });
+    }
+};
+
+// One struct for each format: what rows of X consist of, for how many inputs one such thing stands, how many sums are in
+// registers, how many of them where panels lie side by side, and with how many tiles of rows a product still waits for
+// memory. `add` is sum[p * of + r] += x[r] (inputs,) times the 16 rows of panel p, for R rows of x, `stride` apart, and P
+// panels; inputs are those of the panels from their start.
 
 struct InF32 {
     using Row = float;
-    static constexpr int each = 1, tile = TILE;
-    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
-        add_panel_f32<R>((const float *)w, inputs, x, stride, sum);
+    static constexpr int each = 1, sums = TILE, side = 6, waiting = 3;
+    template <int R, int P, bool ahead>
+    static void add(const Panels &w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum, int64_t of) {
+        Sums<R, P> s(sum, of);
+        auto data = (const float *)w.data;
+        const uint8_t *next = w.next;
+        for (int64_t k = 0; k < inputs; ++k, data += 16, next += w.pace) {
+            prefetch<ahead>(next);
+            times<P>([&](auto p) {
+                Lanes wk = load(data + p * (w.apart / 4));
+                times<R>([&](auto r) { s(p, r) = fma(wk, broadcast(x[r * stride + k]), s(p, r)); });
+            });
+        }
+        s.store(sum, of);
     }
 };
 
 struct InBF16 {
     using Row = float;
-    static constexpr int each = 1, tile = TILE_BF16;
-    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
-        add_panel_bf16<R, ahead>((const uint16_t *)w, inputs, x, stride, sum);
+    static constexpr int each = 1, sums = TILE_BF16, side = 3, waiting = 3;
+    template <int R, int P, bool ahead>
+    static void add(const Panels &w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum, int64_t of) {
+        Sums<R, P> s(sum, of);
+        const uint8_t *data = w.data, *next = w.next;
+        for (int64_t k = 0; k < inputs; k += 2, data += 64, next += w.pace) {
+            prefetch<ahead>(next);
+            Lanes even[P], odd[P];
+            times<P>([&](auto p) {
+                load_bfloat_pairs(data + p * w.apart, even[p], odd[p]);
+                times<R>([&](auto r) { s(p, r) = fma(even[p], broadcast(x[r * stride + k]), s(p, r)); });
+            });
+            if (k + 1 == inputs) break;
+            times<P>([&](auto p) {
+                times<R>([&](auto r) { s(p, r) = fma(odd[p], broadcast(x[r * stride + k + 1]), s(p, r)); });
+            });
+        }
+        s.store(sum, of);
     }
 };
 
 // int8 weights (scales float16, or float32 where Wide) times int16 activations, in groups of N.
 template <int N, bool Wide> struct InI8 {
     using Row = Rounded<int16_t, N>;
-    static constexpr int each = N, tile = TILE_INT;
-    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+    static constexpr int each = N, sums = TILE_INT, side = 1, waiting = 1;
+    template <int R, int, bool ahead>
+    static void add(const Panels &panels, int64_t inputs, const Row *x, int64_t stride, Lanes *sum, int64_t) {
+        const uint8_t *w = panels.data;
         constexpr int scales = Wide ? 64 : 32;
         Lanes s[R];
         times<R>([&](auto r) { s[r] = sum[r]; });
@@ -42,7 +101,7 @@ template <int N, bool Wide> struct InI8 {
             Ints dot[R] = {};
             auto q = (const int8_t *)w + scales;
             _Pragma("GCC unroll 1") for (int pair = 0; pair < N / 2; ++pair) {
-                if (pair % 2 == 0) prefetch<ahead>(q + 32 * pair);
+                if (pair % 2 == 0) prefetch<ahead>(q + 32 * pair + AHEAD);
                 Pairs p = load_pairs(q + 32 * pair);
                 times<R>([&](auto r) { dot[r] = add_dot(dot[r], p, word(x[r * stride].q + 2 * pair)); });
             }
@@ -68,8 +127,10 @@ enum class Low { EIGHT, HALF, FLOAT };
 
 template <Low low> struct InI4 {
     using Row = Halved;
-    static constexpr int each = 32, tile = TILE_INT;
-    template <int R, bool ahead> static void add(const uint8_t *w, int64_t inputs, const Row *x, int64_t stride, Lanes *sum) {
+    static constexpr int each = 32, sums = TILE_INT, side = 1, waiting = 1;
+    template <int R, int, bool ahead>
+    static void add(const Panels &panels, int64_t inputs, const Row *x, int64_t stride, Lanes *sum, int64_t) {
+        const uint8_t *w = panels.data;
         constexpr int header = low == Low::EIGHT ? 32 : low == Low::HALF ? 64 : 128;
         Lanes s[R], dot[R];
         times<R>([&](auto r) { s[r] = sum[r]; });
@@ -78,7 +139,7 @@ template <Low low> struct InI4 {
                 QuadSum d[R] = {};
                 _Pragma("GCC unroll 1") for (int v = 0; v < 4; ++v) {
                     Quads first, second;
-                    prefetch<ahead>(w + header + 64 * v);
+                    prefetch<ahead>(w + header + 64 * v + AHEAD);
                     load_quads(w + header + 64 * v, first, second);
                     times<R>([&](auto r) { d[r] = add_dot(d[r], first, word(of(x[r * stride]) + 4 * v)); });
                     times<R>([&](auto r) { d[r] = add_dot(d[r], second, word(of(x[r * stride]) + 16 + 4 * v)); });
@@ -160,7 +221,7 @@ template <> void round_row<Halved, 32>(const float *x, int64_t columns, Halved *
 
 constexpr int64_t NEAR = 256 << 10; // bytes of activations that stay close to a core while panels go by
 constexpr int64_t MOST_ROWS = 96;   // of a block: their sums of one panel are on the stack
-constexpr int64_t PIECE = 4608;         // bytes of a panel after which the tiles take turns, so that it is read once
+constexpr int64_t PIECE = 4608;     // bytes of a panel after which the tiles take turns, so that it is read once
 
 // What becomes of the sums of one row and one panel.
 PLAIT_INLINE void finish(Lanes sum, float *target, int64_t row, int64_t count, const Epilogue &e) {
@@ -170,47 +231,55 @@ PLAIT_INLINE void finish(Lanes sum, float *target, int64_t row, int64_t count, c
     store(target, y, count);
 }
 
+// Some rows with `side` panels, or a piece of them.
 template <class In, bool ahead, int R>
-void tile(int rows, const uint8_t *w, int64_t inputs, const typename In::Row *x, int64_t stride, Lanes *sum) {
-    if (rows == R) In::template add<R, ahead>(w, inputs, x, stride, sum);
-    else if constexpr (R > 1) tile<In, ahead, R - 1>(rows, w, inputs, x, stride, sum);
+void tile(int64_t rows, int64_t side, Panels w, int64_t inputs, const typename In::Row *x, int64_t stride, Lanes *sum, int64_t of) {
+    constexpr int P = std::max(1, In::side / R);
+    if constexpr (R > 1)
+        if (rows < R) return tile<In, ahead, R - 1>(rows, side, w, inputs, x, stride, sum, of);
+    for (; P > 1 && side >= P; side -= P, w.data += P * w.apart, sum += P * of)
+        In::template add<R, P, false>(w, inputs, x, stride, sum, of);
+    for (; side > 0; --side, w.data += w.apart, sum += of) In::template add<R, 1, ahead>(w, inputs, x, stride, sum, of);
 }
 
 template <class In>
 void multiply(Worker &worker, const Matrix &w, const typename In::Row *x, int64_t stride, int64_t n, float *y,
               int64_t y_stride, const Epilogue &epilogue) {
     const Layout layout = LAYOUTS[w.format];
-    const int64_t row_bytes = stride * int64_t(sizeof *x), n_panels = panels(w.rows);
-    int64_t block = NEAR / (row_bytes ? row_bytes : 1) / In::tile * In::tile;
-    block = block < 4 * In::tile ? 4 * In::tile : block > MOST_ROWS ? MOST_ROWS : block;
+    const int64_t row_bytes = stride * int64_t(sizeof *x), n_panels = panels(w.rows), bytes = panel_bytes(w.format, w.columns);
+    int64_t block = NEAR / (row_bytes ? row_bytes : 1) / In::sums * In::sums;
+    block = block < 4 * In::sums ? 4 * In::sums : block > MOST_ROWS ? MOST_ROWS : block;
     const int64_t blocks = (n + block - 1) / block;
-    block = (n + blocks - 1) / (blocks ? blocks : 1);
+    block = blocks ? (n + blocks - 1) / blocks : 1;
+    const int64_t most = block > In::sums ? 1 : std::max<int64_t>(1, In::side / block);
+    const int64_t step = block > In::sums ? PIECE / layout.bytes * layout.inputs : w.columns;
+    const bool wait = block <= In::sums * In::waiting;
     // An item is one panel with one block of rows, the panels of a block one after the other.
     worker.share(blocks * n_panels, 1, [&](int64_t first, int64_t last) {
-        for (int64_t item = first; item < last; ++item) {
+        for (int64_t item = first, side; item < last; item += side) {
             const int64_t top = item / n_panels * block, panel = item % n_panels;
-            const int64_t rows = n - top < block ? n - top : block, tiles = (rows + In::tile - 1) / In::tile;
-            const uint8_t *data = w.data + panel * panel_bytes(w.format, w.columns);
-            Lanes sums[MOST_ROWS];
-            for (int64_t row = 0; row < rows; ++row) sums[row] = broadcast(0.f);
-            const int64_t step = tiles == 1 ? w.columns : PIECE / layout.bytes * layout.inputs;
+            const int64_t rows = std::min(block, n - top), tiles = (rows + In::sums - 1) / In::sums;
+            side = std::min({most, last - item, n_panels - panel});
+            Lanes sums[MOST_ROWS]; // (side, rows)
+            for (int64_t i = 0; i < side * rows; ++i) sums[i] = broadcast(0.f);
             for (int64_t k = 0; k < w.columns; k += step) {
-                const int64_t inputs = w.columns - k < step ? w.columns - k : step;
-                const uint8_t *piece = data + k / layout.inputs * layout.bytes;
-                const int64_t size = inputs / layout.inputs * layout.bytes;
+                const int64_t inputs = std::min(step, w.columns - k), size = groups(w.format, inputs) * layout.bytes;
+                const uint8_t *data = w.data + panel * bytes + k / layout.inputs * layout.bytes;
                 for (int64_t t = 0; t < tiles; ++t) {
+                    // With every tile a part of what comes next in memory is asked for: the next piece, or the next panel.
+                    const uint8_t *next = data + (tiles > 1 ? size + t * size / tiles : AHEAD);
                     const int64_t row = t * rows / tiles, end = (t + 1) * rows / tiles;
-                    auto some = tiles == 1 ? tile<In, true, In::tile> : tile<In, false, In::tile>;
-                    some(int(end - row), piece, inputs, x + (top + row) * stride + k / In::each, stride, sums + row);
-                    // What comes next in memory, a part with every tile, is the next piece, or the next panel.
-                    if (tiles > 1)
-                        for (int64_t b = t * size / tiles; b < (t + 1) * size / tiles; b += 64)
-                            __builtin_prefetch(piece + size + b, 0, 2);
+                    auto some = wait ? tile<In, true, In::sums> : tile<In, false, In::sums>;
+                    some(end - row, side, {data, bytes, next, 64 / tiles}, inputs, x + (top + row) * stride + k / In::each,
+                         stride, sums + row, rows);
+                    for (int64_t b = 0; !wait && b < size / tiles; b += 64) __builtin_prefetch(next + b, 0, 2);
                 }
             }
-            const int64_t start = panel * PANEL, count = w.rows - start;
-            for (int64_t row = 0; row < rows; ++row)
-                finish(sums[row], y + (top + row) * y_stride + start, start, count, epilogue);
+            for (int64_t p = 0; p < side; ++p) {
+                const int64_t start = (panel + p) * PANEL, count = w.rows - start;
+                for (int64_t row = 0; row < rows; ++row)
+                    finish(sums[p * rows + row], y + (top + row) * y_stride + start, start, count, epilogue);
+            }
         }
     });
 }

@@ -46,36 +46,4 @@ void product(Worker &worker, const Matrix &w, const float *x, int64_t x_stride, 
 // out (columns,) = row `row` of W, times scale: an embedding from a tied table.
 void unpack_row(const Matrix &w, int64_t row, float *out, float scale);
 
-// Asks for what lies ahead in memory. Float32 goes through memory so fast that the processor does it better alone.
-constexpr int64_t AHEAD = 1536; // bytes
-template <bool yes> PLAIT_INLINE void prefetch(const void *p) {
-    if (yes) __builtin_prefetch((const char *)p + AHEAD, 0, 3);
-}
-
-// The inner loops over one panel, also of use where a panel holds keys: sum[r] += x[r] (inputs,) times the panel's 16
-// rows, for R rows of x, `stride` apart. Inputs are those of the panel from its start.
-template <int R> PLAIT_INLINE void add_panel_f32(const float *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
-    Lanes s[R];
-    times<R>([&](auto r) { s[r] = sum[r]; });
-    for (int64_t k = 0; k < inputs; ++k) {
-        Lanes wk = load(w + 16 * k);
-        times<R>([&](auto r) { s[r] = fma(wk, broadcast(x[r * stride + k]), s[r]); });
-    }
-    times<R>([&](auto r) { sum[r] = s[r]; });
-}
-
-template <int R, bool ahead = false> PLAIT_INLINE void add_panel_bf16(const uint16_t *w, int64_t inputs, const float *x, int64_t stride, Lanes *sum) {
-    Lanes s[R];
-    times<R>([&](auto r) { s[r] = sum[r]; });
-    for (int64_t k = 0; k < inputs; k += 2) {
-        Lanes even, odd;
-        prefetch<ahead>(w + 16 * k);
-        load_bfloat_pairs(w + 16 * k, even, odd);
-        times<R>([&](auto r) { s[r] = fma(even, broadcast(x[r * stride + k]), s[r]); });
-        if (k + 1 == inputs) break;
-        times<R>([&](auto r) { s[r] = fma(odd, broadcast(x[r * stride + k + 1]), s[r]); });
-    }
-    times<R>([&](auto r) { sum[r] = s[r]; });
-}
-
 } // namespace plait
