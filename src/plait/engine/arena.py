@@ -1,8 +1,4 @@
-"""The arena: packed matrices side by side in huge pages, in the order in which a step reads them.
-
-A step reads all weights. With pages of 4 KiB it spends a third of its time looking up addresses, with a file's pages,
-of which only some are large, almost as much; pages of 2 MiB that belong to the process alone are read at full speed.
-"""
+"""The arena: what was packed in memory, side by side in huge pages, in the order in which a step reads it."""
 
 from __future__ import annotations
 
@@ -11,37 +7,30 @@ import mmap
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
 
 from plait.engine.packed import Packed
+from plait.engine.store import in_huge_pages
 
 _HUGE, _ALIGNMENT = 2 << 20, 64
 
 
-def stretch(size: int) -> Tensor | None:
-    """``size`` bytes in huge pages, uint8 zeros; ``None`` where the system has no such pages."""
-    if not hasattr(mmap, "MADV_HUGEPAGE") or not size:
-        return None
-    memory = mmap.mmap(-1, size + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has none
-    try:
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:  # a kernel without them
-        return None
-    whole = torch.frombuffer(memory, dtype=torch.uint8)
-    start = -whole.data_ptr() % _HUGE
-    return whole[start : start + size]
-
-
 def gathered(matrices: Mapping[tuple[str, ...], Packed]) -> dict[tuple[str, ...], Packed]:
     """The same matrices in one stretch of memory; themselves where the system has no huge pages."""
-    memory = stretch(sum(_whole(packed.nbytes) for packed in matrices.values()))
-    if memory is None:
+    total = sum(_whole(packed.nbytes) for packed in matrices.values())
+    if not hasattr(mmap, "MADV_HUGEPAGE") or not total:
         return dict(matrices)
+    memory = mmap.mmap(
+        -1, total + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    )  # shared memory has no huge pages
+    in_huge_pages(memory)
+    bytes_ = torch.frombuffer(memory, dtype=torch.uint8)
+    at = -bytes_.data_ptr() % _HUGE
     found: dict[tuple[str, ...], Packed] = {}
     for names, packed in matrices.items():
-        place, memory = memory[: packed.nbytes], memory[_whole(packed.nbytes) :]
+        place = bytes_[at : at + packed.nbytes]
         place.copy_(packed.data)
         found[names] = dataclasses.replace(packed, data=place)
+        at += _whole(packed.nbytes)
     return found
 
 

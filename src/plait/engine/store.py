@@ -1,4 +1,4 @@
-"""The store: packed matrices in a file of the user's cache folder, so that a second start reads them and packs nothing.
+"""The store: packed matrices in a file of the user's cache folder, so that a second start maps them and packs nothing.
 
 The folder is ``packed`` in ``$PLAIT_CACHE``, else ``$XDG_CACHE_HOME/plait``, else ``~/.cache/plait``. Its files may be
 deleted at any time; beyond ``LIMIT`` bytes the least recently used go by themselves.
@@ -17,15 +17,12 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
 
 from plait.checkpoint.notice import notice
-from plait.engine.arena import stretch
 from plait.engine.packed import FORMATS, Packed, packed_bytes
 
 Names = tuple[str, ...]  # of parameters, stacked in one matrix
@@ -35,7 +32,6 @@ LIMIT = 10 * 10**9  # bytes of all files together
 ENDING = ".packed"
 _MAGIC = b"plait packed\0\0\0\1"
 _ALIGNMENT, _END, _STALE = 64, 8 + 32, 24 * 3600  # bytes, footer's length and digest, seconds
-_PIECE = 16 << 20  # bytes that are read at a time
 
 
 def kept(parts: Mapping[str, str], names: Sequence[Names], pack: Callable[[Names], Packed]) -> dict[Names, Packed]:
@@ -65,18 +61,22 @@ def folder() -> Path:
 
 
 def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed] | None:
-    """The matrices, read from the file; ``None`` where there is none, or one that is not whole."""
+    """The matrices, mapped from the file; ``None`` where there is none, or one that is not whole."""
     try:
         path = _path(parts)
         with path.open("rb") as file:
-            whole = _read(file)
-        entries = _entries(whole.numpy().data, parts)
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # private: nothing written reaches the file
+            in_huge_pages(data)
+        entries = _entries(data, parts)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
     if not set(names) <= entries.keys():
         return None
     with contextlib.suppress(OSError):  # a folder that may only be read
         os.utime(path)  # used now
+    if hasattr(data, "madvise"):
+        data.madvise(mmap.MADV_WILLNEED)
+    whole = torch.frombuffer(data, dtype=torch.uint8)
     return {
         name: Packed(format, rows, columns, whole[start : start + packed_bytes(format, rows, columns)])
         for name, (format, rows, columns, start) in entries.items()
@@ -94,6 +94,10 @@ def save(parts: Mapping[str, str], names: Sequence[Names], pack: Callable[[Names
             _write(file, parts, names, pack)
             file.flush()
             os.fsync(file.fileno())
+            if hasattr(
+                os, "posix_fadvise"
+            ):  # what was written piece by piece lies in small pages: read it anew, in large
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
@@ -117,25 +121,13 @@ def prune(*, limit: int = LIMIT, keep: Path | None = None) -> None:
             left -= 0 if stale else size
 
 
-def _read(file: BinaryIO) -> Tensor:
-    """The bytes of a file, in huge pages; mapped, privately, where the system has none."""
-    size = os.fstat(file.fileno()).st_size
-    data = stretch(size)
-    if data is None:
-        return torch.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), dtype=torch.uint8)
-    view = data.numpy().data
-
-    def read(start: int) -> None:
-        end = min(start + _PIECE, size)
-        while start < end:
-            got = os.preadv(file.fileno(), [view[start:end]], start)
-            if not got:
-                raise OSError("the file became shorter")
-            start += got
-
-    with ThreadPoolExecutor(2) as threads:  # much of the time goes into making the pages
-        list(threads.map(read, range(0, size, _PIECE)))
-    return data
+def in_huge_pages(memory: mmap.mmap) -> None:
+    """Ask for pages of 2 MiB: with small ones a step, which reads all weights, spends a tenth looking up addresses."""
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a kernel without them
+            pass
 
 
 def _key(parts: Mapping[str, str]) -> dict[str, Any]:
@@ -160,11 +152,11 @@ def _write(file: BinaryIO, parts: Mapping[str, str], names: Sequence[Names], pac
     file.write(len(footer).to_bytes(8, "little") + hashlib.sha256(footer).digest())
 
 
-def _entries(data: memoryview, parts: Mapping[str, str]) -> dict[Names, tuple[str, int, int, int]]:
+def _entries(data: mmap.mmap, parts: Mapping[str, str]) -> dict[Names, tuple[str, int, int, int]]:
     """Where each matrix lies; ``ValueError`` unless the file is whole and of these parts."""
     end = len(data) - _END
     length = int.from_bytes(data[end : end + 8], "little") if end >= len(_MAGIC) else end
-    footer = bytes(data[max(end - length, 0) : max(end, 0)])
+    footer = data[max(end - length, 0) : max(end, 0)]
     if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(footer).digest() != data[end + 8 :]:
         raise ValueError("not a whole file of packed matrices")
     said = json.loads(footer)
