@@ -9,22 +9,22 @@ from collections.abc import Mapping
 import torch
 
 from plait.engine.packed import Packed
-from plait.engine.store import in_huge_pages
+from plait.engine.store import HUGE, in_huge_pages
 
-_HUGE, _ALIGNMENT = 2 << 20, 64
+_ALIGNMENT = 64
 
 
 def gathered(matrices: Mapping[tuple[str, ...], Packed]) -> dict[tuple[str, ...], Packed]:
     """The same matrices in one stretch of memory; themselves where the system has no huge pages."""
     total = sum(_whole(packed.nbytes) for packed in matrices.values())
-    if not hasattr(mmap, "MADV_HUGEPAGE") or not total:
+    if not hasattr(mmap, "MADVHUGEPAGE") or not total:
         return dict(matrices)
     memory = mmap.mmap(
-        -1, total + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        -1, total + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     )  # shared memory has no huge pages
     in_huge_pages(memory)
     bytes_ = torch.frombuffer(memory, dtype=torch.uint8)
-    at = -bytes_.data_ptr() % _HUGE
+    at = -bytes_.data_ptr() % HUGE
     found: dict[tuple[str, ...], Packed] = {}
     for names, packed in matrices.items():
         place = bytes_[at : at + packed.nbytes]

@@ -27,10 +27,11 @@ from plait.engine.packed import FORMATS, Packed, packed_bytes
 
 Names = tuple[str, ...]  # of parameters, stacked in one matrix
 
-VERSION = 1  # to be raised when the same weights would be packed, or rounded, otherwise than before
+VERSION = 2  # to be raised when the same weights would be packed, or rounded, otherwise than before
 LIMIT = 10 * 10**9  # bytes of all files together
 ENDING = ".packed"
 _MAGIC = b"plait packed\0\0\0\1"
+HUGE = 2 << 20  # bytes of a huge page
 _ALIGNMENT, _END, _STALE = 64, 8 + 32, 24 * 3600  # bytes, footer's length and digest, seconds
 
 
@@ -66,7 +67,7 @@ def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed
         path = _path(parts)
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # private: nothing written reaches the file
-            in_huge_pages(data)
+        in_huge_pages(data)
         entries = _entries(data, parts)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
@@ -74,8 +75,6 @@ def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed
         return None
     with contextlib.suppress(OSError):  # a folder that may only be read
         os.utime(path)  # used now
-    if hasattr(data, "madvise"):
-        data.madvise(mmap.MADV_WILLNEED)
     whole = torch.frombuffer(data, dtype=torch.uint8)
     return {
         name: Packed(format, rows, columns, whole[start : start + packed_bytes(format, rows, columns)])
@@ -94,9 +93,7 @@ def save(parts: Mapping[str, str], names: Sequence[Names], pack: Callable[[Names
             _write(file, parts, names, pack)
             file.flush()
             os.fsync(file.fileno())
-            if hasattr(
-                os, "posix_fadvise"
-            ):  # what was written piece by piece lies in small pages: read it anew, in large
+            if hasattr(os, "posix_fadvise"):  # what was written piece by piece lies in small pages: read it anew
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         os.replace(new, path)
     finally:
@@ -122,12 +119,18 @@ def prune(*, limit: int = LIMIT, keep: Path | None = None) -> None:
 
 
 def in_huge_pages(memory: mmap.mmap) -> None:
-    """Ask for pages of 2 MiB: with small ones a step, which reads all weights, spends a tenth looking up addresses."""
+    """Ask for pages of 2 MiB, and get them: with small ones a step, which reads all weights, takes a third longer.
+
+    A file's pages become large where they are read by touching them; told beforehand of what is needed, Linux reads in
+    small ones.
+    """
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             memory.madvise(mmap.MADV_HUGEPAGE)
         except OSError:  # a kernel without them
-            pass
+            return
+        for start in range(0, len(memory), HUGE):
+            memory[start]
 
 
 def _key(parts: Mapping[str, str]) -> dict[str, Any]:
