@@ -161,18 +161,37 @@ def _nibbles(q: Tensor) -> Tensor:
     return q[:16] | q[16:] << 4
 
 
+def _gain(x: Tensor, rounded: Tensor, a: Tensor | None) -> Tensor:
+    """What makes a group ``(n,)`` as long as it was along its own direction.
+
+    The least error shrinks every group, by its share of the error, and a layer's outputs with it; what is left then is
+    across the weights, and averages out.
+    """
+    ax = x if a is None else x * a
+    return ((ax * x).sum(0) * _inverse((ax * rounded).sum(0))).clamp_(0.5, 2)
+
+
+def _scaled(x: Tensor, a: Tensor | None, tried: tuple[float, ...], low: int, high: int) -> tuple[Tensor, Tensor]:
+    """The stored scale ``(n,)`` and integers ``(32, n)`` of groups without a minimum."""
+    d = _best_scale(x, a, tried, low, high)
+    d = _stored(d * _gain(x, (x * _inverse(d)).round_().clamp_(low, high) * d, a))
+    return d, (x * _inverse(d.float())).round_().clamp_(low, high)
+
+
 def _q8_0(x: Tensor, a: Tensor | None) -> Tensor:
-    d = _stored(_best_scale(x, a, _TRIED_8, -127, 127))
-    return _bytes(d[None], (x * _inverse(d.float())).round_().clamp_(-127, 127).to(torch.int8))
+    d, q = _scaled(x, a, _TRIED_8, -127, 127)
+    return _bytes(d[None], q.to(torch.int8))
 
 
 def _q4_0(x: Tensor, a: Tensor | None) -> Tensor:
-    d = _stored(_best_scale(x, a, _TRIED_4, -8, 7))
-    return _bytes(d[None], _nibbles((x * _inverse(d.float())).round_().clamp_(-8, 7) + 8))
+    d, q = _scaled(x, a, _TRIED_4, -8, 7)
+    return _bytes(d[None], _nibbles(q + 8))
 
 
 def _q4_1(x: Tensor, a: Tensor | None) -> Tensor:
-    d, m = map(_stored, _best_line(x, a))
+    d, m = _best_line(x, a)
+    gain = _gain(x, ((x - m) * _inverse(d)).round_().clamp_(0, 15) * d + m, a)
+    d, m = _stored(d * gain), _stored(m * gain)
     return _bytes(d[None], m[None], _nibbles(((x - m.float()) * _inverse(d.float())).round_().clamp_(0, 15)))
 
 
