@@ -88,6 +88,18 @@ def test_the_search_beats_the_nearest_and_the_reference_of_ggml(kind: str, share
     assert relative_error(weight, found) == pytest.approx(apart, rel=1e-4)
 
 
+def test_rounding_in_inference_mode_is_the_same() -> None:
+    with torch.inference_mode():
+        found = round_to_blocks(normal(), "Q4_0")
+    assert torch.equal(found.data, round_to_blocks(normal(), "Q4_0").data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_keeps_its_length_along_its_own_direction(kind: str) -> None:
+    weight = normal()
+    assert float((weight * round_to_blocks(weight, kind).dequantised()).sum() / weight.square().sum()) > 0.999
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_readers_read_the_same(kind: str) -> None:
     gguf = pytest.importorskip("gguf")

@@ -19,9 +19,7 @@ def gathered(matrices: Mapping[tuple[str, ...], Packed]) -> dict[tuple[str, ...]
     total = sum(_whole(packed.nbytes) for packed in matrices.values())
     if not hasattr(mmap, "MADVHUGEPAGE") or not total:
         return dict(matrices)
-    memory = mmap.mmap(
-        -1, total + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    )  # shared memory has no huge pages
+    memory = mmap.mmap(-1, total + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
     in_huge_pages(memory)
     bytes_ = torch.frombuffer(memory, dtype=torch.uint8)
     at = -bytes_.data_ptr() % HUGE
