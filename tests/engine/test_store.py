@@ -1,7 +1,8 @@
-"""The store: what was packed is there again, mapped; what is broken, missing or unwritable is packed anew."""
+"""The store: what was packed is there again, mapped; what is broken, missing or unwritable is packed anew; the arena."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 
 from plait.checkpoint import PlaitNotice
 from plait.engine import store
+from plait.engine.arena import gathered
 from plait.engine.packed import Packed, pack, unpack
 
 PARTS = {"weights": "abc", "dtype": "stored"}
@@ -162,3 +164,15 @@ def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for none in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", none)
         assert store.folder() == Path("/home/somebody/.cache/plait/packed")
+
+
+# The arena
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this system has no huge pages")
+def test_what_was_packed_in_memory_lies_side_by_side_from_a_huge_page_on() -> None:
+    found = gathered({names: matrix(names) for names in NAMES})
+    assert same(found)
+    first, second = found[NAMES[0]].data, found[NAMES[1]].data
+    assert first.data_ptr() % store.HUGE == 0 and second.data_ptr() % 64 == 0
+    assert 0 <= second.data_ptr() - (first.data_ptr() + first.nbytes) < 64

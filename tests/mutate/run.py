@@ -30,7 +30,17 @@ from typing import Any
 from table import ROOT, Sabotage, complaints, missing, read_table
 
 COPIES = 2  # side by side
-COPIED = ("src", "tests", "docs", "pyproject.toml", "constraints.txt", "Makefile", "README.md", "LICENSE")
+COPIED = (
+    "src",
+    "tests",
+    "docs",
+    "CMakeLists.txt",
+    "pyproject.toml",
+    "constraints.txt",
+    "Makefile",
+    "README.md",
+    "LICENSE",
+)
 LINKED = (".reference",)  # large, and only read
 SECONDS = 300  # for one run of pytest
 ASSERTIONS = ("AssertionError", "Failed")  # pytest.raises that saw nothing raised is "Failed"

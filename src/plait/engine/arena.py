@@ -17,7 +17,7 @@ _ALIGNMENT = 64
 def gathered(matrices: Mapping[tuple[str, ...], Packed]) -> dict[tuple[str, ...], Packed]:
     """The same matrices in one stretch of memory; themselves where the system has no huge pages."""
     total = sum(_whole(packed.nbytes) for packed in matrices.values())
-    if not hasattr(mmap, "MADVHUGEPAGE") or not total:
+    if not hasattr(mmap, "MADV_HUGEPAGE") or not total:
         return dict(matrices)
     memory = mmap.mmap(-1, total + HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # shared memory has no huge pages
     in_huge_pages(memory)

@@ -68,6 +68,10 @@ def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed
         with path.open("rb") as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # private: nothing written reaches the file
         in_huge_pages(data)
+        for start in range(
+            0, len(data), HUGE
+        ):  # read by a touch; told beforehand of what is needed, Linux reads in small
+            data[start]
         entries = _entries(data, parts)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError):
         return None
@@ -119,18 +123,10 @@ def prune(*, limit: int = LIMIT, keep: Path | None = None) -> None:
 
 
 def in_huge_pages(memory: mmap.mmap) -> None:
-    """Ask for pages of 2 MiB, and get them: with small ones a step, which reads all weights, takes a third longer.
-
-    A file's pages become large where they are read by touching them; told beforehand of what is needed, Linux reads in
-    small ones.
-    """
+    """Ask for pages of 2 MiB: with small ones a step, which reads all weights, takes a third longer."""
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
+        with contextlib.suppress(OSError):  # a kernel without them
             memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel without them
-            return
-        for start in range(0, len(memory), HUGE):
-            memory[start]
 
 
 def _key(parts: Mapping[str, str]) -> dict[str, Any]:

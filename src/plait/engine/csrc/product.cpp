@@ -26,6 +26,7 @@ struct Panels {
     int64_t apart; // bytes
     const uint8_t *next;
     int64_t pace; // bytes
+    void skip(int64_t panels) { data += panels * apart, next += panels * apart; }
 };
 
 // Sums of P panels with R rows, in registers; in memory those of a panel are `of` apart.
@@ -237,9 +238,9 @@ void tile(int64_t rows, int64_t side, Panels w, int64_t inputs, const typename I
     constexpr int P = std::max(1, In::side / R);
     if constexpr (R > 1)
         if (rows < R) return tile<In, ahead, R - 1>(rows, side, w, inputs, x, stride, sum, of);
-    for (; P > 1 && side >= P; side -= P, w.data += P * w.apart, sum += P * of)
+    for (; P > 1 && side >= P; side -= P, w.skip(P), sum += P * of)
         In::template add<R, P, false>(w, inputs, x, stride, sum, of);
-    for (; side > 0; --side, w.data += w.apart, sum += of) In::template add<R, 1, ahead>(w, inputs, x, stride, sum, of);
+    for (; side > 0; --side, w.skip(1), sum += of) In::template add<R, 1, ahead>(w, inputs, x, stride, sum, of);
 }
 
 template <class In>
