@@ -1,4 +1,4 @@
-"""The store: what was packed is there again, mapped; what is broken, missing or unwritable is packed anew; the arena."""
+"""The store: what was packed is there again, mapped; what is broken or missing is packed anew. And the arena."""
 
 from __future__ import annotations
 
