@@ -27,10 +27,25 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["PLAIT_CACHE"] = tempfile.mkdtemp(prefix="plait-cache-")  # a test never writes into the user's
 atexit.register(shutil.rmtree, os.environ["PLAIT_CACHE"], ignore_errors=True)
 
+
+def _kernels_built() -> bool:
+    spec = importlib.util.find_spec("plait")
+    places = spec.submodule_search_locations if spec else None
+    return any((Path(place) / "engine" / "kernels_portable.so").exists() for place in places or ())
+
+
+if not _kernels_built():  # there was no compiler: all is tested on torch, without the notice that says so each time
+    os.environ.setdefault("PLAIT_KERNELS", "off")
+
 _relaxed = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile("quick", max_examples=10, derandomize=True, deadline=None, suppress_health_check=_relaxed)
 settings.register_profile("thorough", max_examples=200, deadline=None, suppress_health_check=_relaxed)
 settings.load_profile("quick")  # `make test-all` passes --hypothesis-profile=thorough
+
+
+def pytest_report_header() -> str:
+    """What the engine is tested on."""
+    return f"kernels: {os.environ.get('PLAIT_KERNELS') or 'the best of this machine'}"
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import torch
 
 import plait
 from plait.cli.commands import main
+from plait.engine import kernels
 
 Capture = pytest.CaptureFixture[str]
 QUICK = ["--prompt", "8", "--steps", "2", "--batch", "1", "--batch", "2", "--rounds", "1", "--threads", "1"]
@@ -49,7 +50,11 @@ def test_the_plain_model_and_a_quantised_one_are_measured_too(recipe: Path, caps
     for options in (["--plain"], ["--quantize", "int8"]):
         assert main(["bench", str(recipe), "--random", *QUICK, *options, "--format", "json"]) == 0
         weights[options[0]] = json.loads(capsys.readouterr().out)["weights"]
-    assert weights["--plain"] == 4 * plait.account(TINY).parameters > 2 * weights["--quantize"]
+    assert weights["--plain"] == 4 * plait.account(TINY).parameters
+    if kernels.available():
+        assert weights["--plain"] > 2 * weights["--quantize"]
+    else:  # torch computes with the rounded numbers in float32
+        assert weights["--plain"] == weights["--quantize"]
 
 
 def test_json_and_a_checkpoint_that_is_read_from_its_file(tmp_path: Path, capsys: Capture):
