@@ -8,7 +8,7 @@ import torch
 
 import plait
 from plait.checkpoint import Checkpoint, CheckpointError
-from plait.engine import optimize
+from plait.engine import kernels, optimize
 from plait.generation import Read
 from tests.models import far, random_model, random_tokens
 
