@@ -7,15 +7,13 @@ A value that makes no sense is refused where it is written, with the field, the 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import json
-import math
-import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self
+
+from plait import records
+from plait.records import ArchitectureError, check_types
 
 Norm = Literal["layernorm", "rmsnorm"]
 NormWeight = Literal["plain", "offset", "none"]  # y = w x̂, y = (1 + w) x̂, y = x̂
@@ -27,10 +25,6 @@ QKNorm = Literal["head", "per_head", "full"]
 Pooling = Literal["cls", "mean", "last"]
 ScalingKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
 TowerName = Literal["encoder", "decoder"]
-
-
-class ArchitectureError(ValueError):
-    """A record that describes no Transformer; the message names the field, its value and what would be right."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +50,7 @@ class RopeScaling:
     long_factor: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self, "rope.scaling")
+        check_types(self, "rope.scaling")
         if self.kind != "linear" and self.original_max_length is None:
             raise ArchitectureError(
                 f"rope.scaling.original_max_length: {self.kind!r} scaling needs the length that was trained on, a "
@@ -92,7 +86,7 @@ class Rope:
     scaling: RopeScaling | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self, "rope")
+        check_types(self, "rope")
         if self.theta <= 1:
             raise ArchitectureError(f"rope.theta: {self.theta} must exceed 1, or no pair turns slower than the first.")
         if self.dim is not None and (self.dim < 2 or self.dim % 2):
@@ -113,7 +107,7 @@ class LayerType:
     rope: Rope | Literal["shared"] | None = "shared"
 
     def __post_init__(self) -> None:
-        _check_types(self, "layer_types")
+        check_types(self, "layer_types")
         if self.window is not None and self.window < 1:
             raise ArchitectureError(
                 f"layer_types.window: {self.window} lets a token see nothing; give at least 1 or none."
@@ -129,7 +123,7 @@ class RelativeBias:
     per_layer: bool = False  # a table in every layer (UMT5) instead of one, in layer 0, for the whole tower
 
     def __post_init__(self) -> None:
-        _check_types(self, "relative_bias")
+        check_types(self, "relative_bias")
         if self.buckets < 4 or self.buckets % 2:
             raise ArchitectureError(
                 f"relative_bias.buckets: {self.buckets} cannot be halved; give an even number from 4."
@@ -149,7 +143,7 @@ class Sinusoid:
     denominator: Literal["half", "half_minus_one"] = "half"
 
     def __post_init__(self) -> None:
-        _check_types(self, "sinusoid")
+        check_types(self, "sinusoid")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +154,7 @@ class Classification:
     pooling: Pooling = "cls"
 
     def __post_init__(self) -> None:
-        _check_types(self, "head")
+        check_types(self, "head")
         if self.labels < 1:
             raise ArchitectureError(f"head.labels: {self.labels} classes cannot be told apart; give at least 1.")
 
@@ -177,7 +171,7 @@ class EncoderDifferences:
     attention_scale: float | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self, "encoder")
+        check_types(self, "encoder")
         for name, value in vars(self).items():
             if value is not None and value <= 0:
                 raise ArchitectureError(f"encoder.{name}: {value} is not positive; leave it out to be as the decoder.")
@@ -280,7 +274,7 @@ class Architecture:
     logit_softcap: float | None = None
 
     def __post_init__(self) -> None:
-        _check_types(self, "")
+        check_types(self, "")
         for name in ("vocab_size", "d_model", "n_heads", "d_ff"):
             self._require(name, getattr(self, name) >= 1, "give at least 1")
         if self.n_encoder_layers < 0 or self.n_decoder_layers < 0 or self.n_encoder_layers + self.n_decoder_layers == 0:
@@ -474,7 +468,7 @@ class Architecture:
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; what was derived is derived anew."""
-        _refuse_unknown(changes, type(self), "")
+        records.refuse_unknown(changes, type(self), "")
         kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not self._is_derived(f.name)}
         if changes.get("position", self.position) != self.position:  # organs of the old kind go with it
             kept = {name: value for name, value in kept.items() if name not in ("rope", "sinusoid")}
@@ -490,42 +484,30 @@ class Architecture:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what equals its default; ``from_dict`` gives back an equal record."""
-        return {name: value for name, value in _plain(self).items() if not self._is_derived(name)}
+        return {name: value for name, value in records.plain_data(self).items() if not self._is_derived(name)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Read ``to_dict``'s data; unknown keys are refused with the nearest name."""
-        return _build(cls, data, "")
+        return records.build(cls, data, "")
 
     def to_json(self) -> str:
         """``to_dict`` as JSON."""
-        return json.dumps(self.to_dict(), indent=2)
+        return records.to_json(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read ``to_json``; a key that stands twice is refused."""
-        try:
-            data = json.loads(text, object_pairs_hook=_refuse_twice)
-        except json.JSONDecodeError as error:
-            raise ArchitectureError(f"not JSON: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(records.from_json(text))
 
     def to_toml(self) -> str:
         """``to_dict`` as TOML."""
-        import tomli_w
-
-        return tomli_w.dumps(_none_as_word(self.to_dict()))
+        return records.to_toml(self.to_dict())
 
     @classmethod
     def from_toml(cls, text: str) -> Self:
         """Read ``to_toml``, or a recipe written by hand."""
-        import tomllib
-
-        try:
-            data = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ArchitectureError(f"not TOML: {error}") from None
-        return cls.from_dict(data)
+        return cls.from_dict(records.from_toml(text))
 
 
 DERIVED: dict[str, Callable[[Architecture], Any]] = {
@@ -538,144 +520,3 @@ DERIVED: dict[str, Callable[[Architecture], Any]] = {
     "sinusoid": lambda a: Sinusoid() if a.position == "sinusoidal" else None,
     "rope": lambda a: Rope() if a.position == "rope" else None,
 }
-
-
-# Reading plain data into records, and records into plain data. ``None`` where it is not the default is written "none",
-# because TOML has no null.
-
-
-def _none_as_word(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _none_as_word(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_none_as_word(item) for item in value]
-    return "none" if value is None else value
-
-
-def _plain(record: Any) -> dict[str, Any]:
-    """A record's fields that are not at their default, nested records as dictionaries, tuples as lists."""
-
-    def convert(value: Any) -> Any:
-        if dataclasses.is_dataclass(value):
-            return _plain(value)
-        return [convert(item) for item in value] if isinstance(value, tuple) else value
-
-    return {
-        f.name: convert(getattr(record, f.name))
-        for f in dataclasses.fields(record)
-        if f.default is dataclasses.MISSING or getattr(record, f.name) != f.default
-    }
-
-
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Two values for one key leave it to chance which one counts."""
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            raise ArchitectureError(f"{key}: this key stands twice; keep one.")
-        seen[key] = value
-    return seen
-
-
-def _refuse_unknown(data: Mapping[str, Any], record: type, path: str) -> None:
-    names = [f.name for f in dataclasses.fields(record)]
-    for key in data:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
-            place = f" in {path}" if path else ""
-            hint = f"did you mean {near[0]!r}?" if near else f"the fields are {', '.join(names)}."
-            raise ArchitectureError(f"{key}: there is no such field{place}; {hint}")
-
-
-def _build(record: type, data: Any, path: str) -> Any:
-    if not isinstance(data, Mapping):
-        raise ArchitectureError(f"{path or 'architecture'}: {data!r} is not a table of fields.")
-    _refuse_unknown(data, record, path)
-    hints = typing.get_type_hints(record)
-    values = {key: _convert(hints[key], value, f"{path}.{key}" if path else key) for key, value in data.items()}
-    missing = [f.name for f in dataclasses.fields(record) if f.default is dataclasses.MISSING and f.name not in values]
-    if missing:
-        raise ArchitectureError(
-            f"{'.'.join(filter(None, [path, missing[0]]))}: this field has no default; give it a value."
-        )
-    return record(**values)
-
-
-def _convert(hint: Any, value: Any, path: str) -> Any:
-    """Plain data as the hint has it: tables become records, lists tuples, "none" None."""
-    options = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    if value == "none" and type(None) in options:
-        return None
-    for option in options:
-        if dataclasses.is_dataclass(option) and isinstance(value, Mapping):
-            return _build(typing.cast(type, option), value, path)
-        if get_origin(option) is tuple and isinstance(value, list):
-            return tuple(_convert(get_args(option)[0], item, path) for item in value)
-    return value
-
-
-def _check_types(record: Any, path: str) -> None:
-    """Every field holds what its annotation says; whole numbers may stand for floats."""
-    hints = _hints(type(record))
-    for f in dataclasses.fields(record):
-        value, hint = getattr(record, f.name), hints[f.name]
-        if value is None and isinstance(record, Architecture) and f.name in DERIVED:
-            continue
-        if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and _accepts(float(value), hint)
-            and not _accepts(value, hint)
-        ):
-            object.__setattr__(record, f.name, float(value))
-        elif isinstance(value, list) and _accepts(tuple(value), hint):
-            object.__setattr__(record, f.name, tuple(value))
-        elif not _accepts(value, hint):
-            where = f"{path}.{f.name}" if path else f.name
-            raise ArchitectureError(f"{where}: {value!r} is not {_in_words(hint, value)}.")
-
-
-_hints_of: dict[type, dict[str, Any]] = {}
-
-
-def _hints(record: type) -> dict[str, Any]:
-    if record not in _hints_of:
-        _hints_of[record] = typing.get_type_hints(record)
-    return _hints_of[record]
-
-
-def _accepts(value: Any, hint: Any) -> bool:
-    origin = get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_accepts(value, option) for option in get_args(hint))
-    if origin is Literal:
-        return value in get_args(hint) and isinstance(value, str)
-    if origin is tuple:
-        item = get_args(hint)[0]
-        return isinstance(value, tuple) and all(
-            _accepts(element, item) or (item is float and type(element) is int) for element in value
-        )
-    if hint is float:
-        return isinstance(value, float) and math.isfinite(value)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return value is None if hint is type(None) else isinstance(value, hint)
-
-
-def _in_words(hint: Any, value: Any) -> str:
-    options = get_args(hint) if get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    words: list[str] = []
-    for option in options:
-        if get_origin(option) is Literal:
-            choices = [str(choice) for choice in get_args(option)]
-            near = difflib.get_close_matches(str(value), choices, n=1)
-            words.append("one of " + ", ".join(map(repr, choices)) + (f" (did you mean {near[0]!r}?)" if near else ""))
-        elif option is type(None):
-            words.append("none")
-        elif get_origin(option) is tuple:
-            words.append("a list")
-        else:
-            words.append(
-                {int: "a whole number", float: "a number", bool: "true or false"}.get(option, f"a {option.__name__}")
-            )
-    return " or ".join(words)
