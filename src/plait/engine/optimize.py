@@ -15,8 +15,9 @@ from plait.engine.arena import gathered
 from plait.engine.lower import lower
 from plait.engine.packed import unpack
 from plait.engine.program import Program
-from plait.engine.runner import EngineRunner, Executor
+from plait.engine.runner import EngineRunner
 from plait.engine.torch_path import TorchPath
+from plait.engine.towers import Executor
 from plait.engine.weights import DenseWeights, Formats, PackedWeights, matrices
 from plait.words import nearest
 

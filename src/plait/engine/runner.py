@@ -1,39 +1,25 @@
-"""The engine as a runner: rows of any lengths are laid end to end, and one pass of the program reads them all."""
+"""The engine as a runner: what comes in is checked and said plainly where it is wrong, what goes out has its shape."""
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from plait.architecture import Architecture, Tower
+from plait.architecture import Architecture
 from plait.engine.cache import EngineCache, Row
-from plait.engine.pages import Pages, Run
-from plait.engine.passes import Held, Pass
-from plait.engine.program import Program, Register, Space
-from plait.engine.rotations import Rotations
+from plait.engine.program import Program
+from plait.engine.towers import Encoded, Executor, Reading, Towers
 
 FARTHEST = 1 << 24  # positions; tables of rotations have a line for each up to the farthest that was met
-CHUNK = 512  # rows of a pass at most; an encoder reads a batch of sources whole
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Executor(Protocol):
-    """Runs a program: by kernels, by torch, or by both."""
-
-    def run(self, pass_: Pass, registers: Mapping[Register, Tensor]) -> None:
-        """Read the pass and write the registers."""
-        ...
 
 
 def _in_turn(work: Callable[Concatenate[EngineRunner, P], T]) -> Callable[Concatenate[EngineRunner, P], T]:
@@ -45,18 +31,6 @@ def _in_turn(work: Callable[Concatenate[EngineRunner, P], T]) -> Callable[Concat
             return work(self, *args, **kwargs)
 
     return alone
-
-
-@dataclass
-class _Part:
-    """What one sequence reads in a pass."""
-
-    row: Row
-    tokens: np.ndarray  # (n,) int32
-    positions: np.ndarray  # (n,) int32
-    wanted: np.ndarray  # which of them give logits, ascending
-    total: int  # how long the sequence is declared to become, or will be after this call
-    types: np.ndarray | None = None
 
 
 class EngineRunner:
@@ -78,25 +52,12 @@ class EngineRunner:
     ) -> None:
         self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
         self.device, self.dtype = torch.device("cpu"), dtype
-        self._executors = executors
         self._rows_of = tables
-        self._buffers: dict[Register, Tensor] = {}
         self._turn = threading.RLock()  # registers and pages are the runner's own: two threads take turns
-        self._rotations = {
-            tower.name: Rotations({layer.rope for layer in tower.layers if layer.rope is not None}, tower.d_head, dtype)
-            for tower in architecture.towers
-        }
+        cached = torch.float64 if dtype == torch.float64 else cache_dtype
+        self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached)
         scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
         self._by_length = {scaling for scaling in scalings if scaling is not None and scaling.by_length}
-        cached = torch.float64 if dtype == torch.float64 else cache_dtype
-        self._pages: dict[Space, Pages] = {}
-        for tower in architecture.towers:
-            if tower.causal:
-                self._pages["self"] = _pages(tower, tower.n_layers, cached)
-                if tower.cross:
-                    self._pages["memory"] = _pages(tower, tower.n_layers, cached)
-            else:
-                self._pages["pass"] = _pages(tower, 1, cached)
 
     # As a runner
 
@@ -104,9 +65,9 @@ class EngineRunner:
         self, batch: int, *, capacity: int | None = None, total_lengths: Sequence[int] | None = None
     ) -> EngineCache:
         """See ``plait.generation.Runner``. ``ValueError`` for an encoder, which takes none."""
-        if "self" not in self._pages:
+        if "self" not in self._towers.pages:
             raise ValueError("an encoder reads its whole input at once; only a decoder takes a cache.")
-        return EngineCache(self._pages["self"], batch, capacity, total_lengths)
+        return EngineCache(self._towers.pages["self"], batch, capacity, total_lengths)
 
     @torch.inference_mode()
     @_in_turn
@@ -142,15 +103,17 @@ class EngineRunner:
             sources = [
                 r[m] for r, m in zip(_ids("source", source, self._rows_of("encoder"), there), there, strict=True)
             ]
-        parts = []
+        readings = []
         for i, row in enumerate(cache.rows):
             cache.check_room(i, int(real[i].sum()))
-            parts.append(self._part(row, ids[i][real[i]], None if given is None else given[i][real[i]], not last_only))
+            readings.append(
+                self._reading(row, ids[i][real[i]], None if given is None else given[i][real[i]], not last_only)
+            )
         self._remember(cache.rows, sources)
-        logits = self._read(parts)
-        if self._executors["decoder"][0].pools:
+        logits = self._towers.read(readings)
+        if self._towers.pools("decoder"):
             return logits
-        counts = [len(part.wanted) for part in parts]
+        counts = [len(reading.wanted) for reading in readings]
         if last_only:
             out = logits.new_zeros(batch, 1, logits.shape[1])
             out[[i for i, count in enumerate(counts) if count], 0] = logits
@@ -172,13 +135,13 @@ class EngineRunner:
         for i in range(cache.batch) if cache.capacity is not None else ():
             cache.check_room(i, 1)
         self._remember(cache.rows, None)
-        return self._read([self._part(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
+        return self._towers.read([self._reading(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
 
     @torch.inference_mode()
     @_in_turn
     def advance(self, reads: Sequence[Any]) -> list[Tensor]:
         """See ``plait.generation.Runner``: all reads in one flat pass."""
-        parts: list[_Part] = []
+        readings: list[Reading] = []
         for read in reads:
             self._check_cache(read.cache)
             (row,) = read.cache.rows
@@ -188,7 +151,9 @@ class EngineRunner:
                 raise ValueError("tokens: a read of no tokens; give at least one.")
             ids = _ids("tokens", torch.tensor([list(read.tokens)]), self._rows_of("decoder"))[0]
             given = getattr(read, "positions", None)
-            parts.append(self._part(row, ids, None if given is None else np.array(given, np.int64), read.all_logits))
+            readings.append(
+                self._reading(row, ids, None if given is None else np.array(given, np.int64), read.all_logits)
+            )
         if len({id(read.cache) for read in reads}) < len(reads):
             raise ValueError("advance: one cache stands in two reads of a pass; read what belongs together in one.")
         sources = [getattr(read, "source", None) for read in reads]
@@ -198,40 +163,39 @@ class EngineRunner:
                 None if source is None else list(_ids("source", torch.tensor([list(source)]), self._rows_of("encoder")))
             )
             self._remember(read.cache.rows, there)
-        return list(self._read(parts).split([len(part.wanted) for part in parts]))
+        return list(self._towers.read(readings).split([len(reading.wanted) for reading in readings]))
 
     @torch.inference_mode()
     @_in_turn
     def states(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """The last hidden states, of the encoder where there is one: for each sequence of tokens ``(n, d_model)``."""
-        tower = "encoder" if "encoder" in self._executors else "decoder"
+        tower = "encoder" if "encoder" in self._towers else "decoder"
         ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of(tower))[0] for r in rows]
         if tower == "encoder":
-            return [t.clone() for t in self._encode(ids, None, types)[0]]
-        parts = [self._part(row, i, None, False) for row, i in zip(self.cache(len(ids)).rows, ids, strict=True)]
-        states = _states(self._decode([dataclasses.replace(part, wanted=part.wanted[:0]) for part in parts]))
-        return [t.clone() for t in states.split([len(i) for i in ids])]
+            return self._encode(ids, types).states
+        empty = self.cache(len(ids)).rows
+        return self._towers.states([self._reading(row, i, None, False) for row, i in zip(empty, ids, strict=True)])
 
     @torch.inference_mode()
     @_in_turn
     def classify(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """An encoder's logits: ``(n, vocab_size)`` for each sequence, or ``(1, labels)`` where the head pools."""
         ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
-        return [t.clone() for t in self._encode(ids, None, types)[1]]
+        return self._encode(ids, types).logits
 
-    # Passes
+    # What comes in
 
-    def _part(self, row: Row, ids: np.ndarray, positions: np.ndarray | None, all_logits: bool) -> _Part:
+    def _reading(self, row: Row, ids: np.ndarray, positions: np.ndarray | None, all_logits: bool) -> Reading:
         n = len(ids)
         if positions is None:
             start = row.own.next_position
             positions = np.arange(start, start + n, dtype=np.int32)
         if len(positions) != n:
             raise ValueError(f"positions: {len(positions)} of them do not fit {n} tokens; give one for each.")
-        self._check_positions("decoder", positions)
+        self._check_positions(positions)
         positions = positions.astype(np.int32)
         wanted = np.arange(0 if all_logits else max(n - 1, 0), n)
-        return _Part(row, ids, positions, wanted, self._total(row, n))
+        return Reading(row, ids, positions, wanted, self._total(row, n))
 
     def _total(self, row: Row, n: int) -> int:
         """What a scaling by length goes by. A row that grows past a scaling's original length needs the declaration:
@@ -249,10 +213,10 @@ class EngineRunner:
         return after
 
     def _check_cache(self, cache: EngineCache) -> None:
-        if getattr(cache, "pages", None) is not self._pages.get("self"):
+        if getattr(cache, "pages", None) is not self._towers.pages.get("self"):
             raise ValueError("cache: this runner did not make it; make one with its own cache().")
 
-    def _check_positions(self, tower: str, positions: np.ndarray) -> None:
+    def _check_positions(self, positions: np.ndarray) -> None:
         a = self.architecture
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < FARTHEST:
             found = f"{int(positions.min())} to {int(positions.max())}"
@@ -263,45 +227,9 @@ class EngineRunner:
                 "positions for."
             )
 
-    def _read(self, parts: Sequence[_Part]) -> Tensor:
-        """Logits of what is wanted, ``(w, vocab)``, in passes of at most ``CHUNK`` rows."""
-        found: list[Tensor] = []
-        pending: list[_Part] = []
-        whole = sum(len(part.tokens) for part in parts)
-        chunk = room = max(whole, 1) if self._executors["decoder"][0].pools else CHUNK
-        for part in parts:
-            at = 0
-            while at < len(part.tokens):
-                end = min(len(part.tokens), at + room)
-                wanted = part.wanted[(part.wanted >= at) & (part.wanted < end)] - at
-                pending.append(_Part(part.row, part.tokens[at:end], part.positions[at:end], wanted, part.total))
-                room -= end - at
-                at = end
-                if room == 0:
-                    found.append(self._pass(pending))
-                    pending, room = [], chunk
-        if pending or not found:
-            found.append(self._pass(pending))
-        return found[0] if len(found) == 1 else torch.cat(found)
-
-    def _pass(self, parts: Sequence[_Part]) -> Tensor:
-        logits = self._decode(parts)[self._executors["decoder"][0].output]
-        return torch.from_numpy(logits.numpy().copy())  # torch's own copy would wake its threads
-
-    def _decode(self, parts: Sequence[_Part]) -> Mapping[Register, Tensor]:
-        orders: list[np.ndarray] = []
-        for part in parts:
-            start = part.row.own.length
-            orders.append(np.arange(start, start + len(part.tokens), dtype=np.int32))
-            part.row.own.extend(part.positions)
-        spaces: dict[Space, Held] = {"self": _held([part.row.own for part in parts], self._pages["self"])}
-        if "memory" in self._pages:
-            spaces["memory"] = _held([part.row.memory for part in parts], self._pages["memory"])
-        return self._run("decoder", parts, orders, spaces)
-
     def _remember(self, rows: Sequence[Row], sources: Sequence[np.ndarray] | None) -> None:
         """Encode the sources, whose keys and values every row of the decoder then holds."""
-        if "memory" not in self._pages:
+        if "memory" not in self._towers.pages:
             if sources is not None:
                 kind = self.architecture.kind
                 raise ValueError(f"source, source_mask: they are for an encoder-decoder, and this is {kind} only.")
@@ -315,86 +243,19 @@ class EngineRunner:
             return
         if any(held):
             raise ValueError("source: this cache already holds an encoded source; pass it once, at the first call.")
-        memory = [Run(self._pages["memory"], len(source)) for source in sources]
-        self._encode(sources, memory, None)
-        for row, run in zip(rows, memory, strict=True):
+        for row, run in zip(rows, self._encode(sources).memory, strict=True):
             row.memory = run
 
-    def _encode(
-        self,
-        sources: Sequence[np.ndarray],
-        memory: Sequence[Run] | None,
-        types: Sequence[Sequence[int]] | None,
-    ) -> tuple[list[Tensor], list[Tensor]]:
-        """Hidden states and logits of each source, in one pass."""
-        if "encoder" not in self._executors:
+    def _encode(self, sources: Sequence[np.ndarray], types: Sequence[Sequence[int]] | None = None) -> Encoded:
+        """The sources read by the encoder, if they are right and there is one."""
+        if "encoder" not in self._towers:
             raise ValueError("source: a decoder alone has no encoder to read it.")
         if types is not None and len(types) != len(sources):
             raise ValueError(f"token_types: {len(types)} rows of them do not fit {len(sources)} rows of tokens.")
-        program, _ = self._executors["encoder"]
-        scratch = [Run(self._pages["pass"], len(source)) for source in sources]
-        if memory is None and "memory" in self._pages:  # written all the same, and given back at once
-            memory = [Run(self._pages["memory"], len(source)) for source in sources]
-        parts: list[_Part] = []
-        orders: list[np.ndarray] = []
-        for i, (source, run) in enumerate(zip(sources, scratch, strict=True)):
-            order = np.arange(len(source), dtype=np.int32)
-            self._check_positions("encoder", order)
-            orders.append(order)
-            run.extend(order)
-            if memory is not None:
-                memory[i].extend(order)
-            wanted = order if memory is None else order[:0]
-            given = None if types is None else self._types(types[i], len(source))
-            parts.append(_Part(Row(run), source, order, wanted, len(source), given))
-        spaces: dict[Space, Held] = {"pass": _held(scratch, self._pages["pass"])}
-        if memory is not None:
-            spaces["memory"] = _held(memory, self._pages["memory"])
-        registers = self._run("encoder", parts, orders, spaces)
-        lengths = [len(source) for source in sources]
-        states = _states(registers)
-        if memory is not None:
-            return list(states.split(lengths)), []
-        pooled = program.pools
-        return list(states.split(lengths)), list(
-            registers[program.output].split([1] * len(lengths) if pooled else lengths)
-        )
-
-    def _run(
-        self,
-        name: str,
-        parts: Sequence[_Part],
-        orders: Sequence[np.ndarray],
-        spaces: Mapping[Space, Held],
-    ) -> Mapping[Register, Tensor]:
-        """Lay the parts end to end, run the program, and give its registers."""
-        program, executor = self._executors[name]
-        lengths = [len(part.tokens) for part in parts]
-        begins = np.zeros(len(parts) + 1, np.int32)
-        begins[1:] = np.cumsum(lengths)
-        positions = _joined([part.positions for part in parts])
-        sequences = np.repeat(np.arange(len(parts), dtype=np.int32), lengths)
-        taken = begins[:-1]  # a pooled line for each sequence, or the rows that are wanted
-        if not program.pools:
-            taken = _joined([part.wanted + begin for part, begin in zip(parts, begins[:-1], strict=True)])
-        if any(part.types is not None for part in parts):
-            types = _joined([np.zeros_like(part.tokens) if part.types is None else part.types for part in parts])
-        else:
-            types = None
-        pass_ = Pass(
-            tokens=_joined([part.tokens for part in parts]),
-            positions=positions,
-            orders=_joined(orders),
-            sequences=sequences,
-            begins=begins,
-            taken=taken,
-            spaces=spaces,
-            turns=self._rotations[name].turns(positions, np.repeat([part.total for part in parts], lengths)),
-            types=types,
-        )
-        registers = {r: self._buffer(r, len(taken) if r.taken else pass_.rows) for r in program.registers}
-        executor.run(pass_, registers)
-        return registers
+        for source in sources:
+            self._check_positions(np.arange(len(source)))
+        given = None if types is None else [self._types(t, len(s)) for t, s in zip(types, sources, strict=True)]
+        return self._towers.encode(sources, given)
 
     def _types(self, types: Sequence[int], n: int) -> np.ndarray:
         """The types of one row's tokens, int32; ``ValueError`` where they do not fit."""
@@ -406,33 +267,6 @@ class EngineRunner:
         if n and not 0 <= int(given.min()) <= int(given.max()) < known:
             raise ValueError(f"token_types: {int(given.min())} to {int(given.max())}, but there are {known} types.")
         return given.astype(np.int32)
-
-    def _buffer(self, register: Register, rows: int) -> Tensor:
-        """The register's first lines, in memory that is kept."""
-        buffer = self._buffers.get(register)
-        if buffer is None or len(buffer) < rows:
-            buffer = self._buffers[register] = torch.empty(max(rows, 1), register.width, dtype=self.dtype)
-        return buffer[:rows]
-
-
-def _states(registers: Mapping[Register, Tensor]) -> Tensor:
-    """The residual stream at the end of a tower, after its final norm."""
-    return next(registers[register] for register in registers if register.name == "x")
-
-
-def _pages(tower: Tower, layers: int, dtype: torch.dtype) -> Pages:
-    return Pages(layers, tower.n_kv_heads, tower.d_head, dtype)
-
-
-def _held(runs: Sequence[Run | None], pages: Pages) -> Held:
-    there = [run for run in runs if run is not None]
-    return Held(pages, tuple(run.table for run in there), np.array([run.length for run in there], np.int32))
-
-
-def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    if len(arrays) == 1:
-        return np.ascontiguousarray(arrays[0], np.int32)
-    return np.concatenate(arrays).astype(np.int32) if arrays else np.zeros(0, np.int32)
 
 
 def _ids(name: str, tokens: Tensor, rows: int, real: np.ndarray | None = None) -> np.ndarray:
