@@ -10,10 +10,11 @@ import torch
 from plait.architecture import Architecture, Classification
 from plait.engine import kernels
 from plait.engine import program as p
-from plait.engine.compiled import Compiled, implementations, sizes
+from plait.engine.compiled import Compiled, implementations
 from plait.engine.lower import lower
 from plait.engine.packed import pack
 from plait.engine.runner import EngineRunner
+from plait.engine.structs import sizes
 from plait.engine.torch_path import TorchPath
 from plait.engine.weights import DenseWeights, PackedWeights, matrices
 from plait.model import Transformer

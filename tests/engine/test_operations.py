@@ -15,12 +15,13 @@ import torch
 from plait.architecture import Activation, RelativeBias, Rope, Sinusoid
 from plait.engine import kernels
 from plait.engine import program as p
-from plait.engine.compiled import Compiled, waits
+from plait.engine.compiled import Compiled
 from plait.engine.interpret import execute
 from plait.engine.packed import pack
 from plait.engine.pages import Pages, Run
 from plait.engine.passes import Held, Pass, Turns
 from plait.engine.program import Operation, Program, Register, Space
+from plait.engine.waits import waits
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason=kernels.why_not())
 

@@ -1,5 +1,5 @@
 // A step: what Python hands over. A program is an array of operations, made once; a pass is filled for every step.
-// plait/engine/compiled.py has the same structures for ctypes.
+// plait/engine/structs.py has the same structures for ctypes.
 #pragma once
 #include "formats.h"
 #include "team.h"
@@ -31,7 +31,7 @@ struct Add { View target, source; float skip, scale; };
 struct Take { View target, source; };
 struct Cap { View target; float scale, softcap; };
 
-// `wait`: a barrier is needed before it, in a pass of few rows and in one of many; compiled.py finds out where.
+// `wait`: a barrier is needed before it, in a pass of few rows and in one of many; waits.py finds out where.
 struct Operation { int64_t kind; const void *fields; int64_t wait_few, wait_many; };
 
 // Pages of one space, as pages.py lays them out, and the sequences in them.

@@ -1,0 +1,94 @@
+"""Structs: those of csrc/step.h for ctypes, field for field, and the functions of the library that take them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from plait.engine import program as p
+from plait.engine.program import Space
+
+SPACES: tuple[Space, ...] = ("self", "memory", "pass")  # their places in a pass
+integer, number, pointer = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+
+
+def _struct(name: str, *fields: tuple[str, Any]) -> type[ctypes.Structure]:
+    """Fields by type: ``("a b", type)``."""
+    flat = [(field, kind) for fields_, kind in fields for field in fields_.split()]
+    return type(name, (ctypes.Structure,), {"_fields_": flat})
+
+
+View = _struct("View", ("reg start width", integer))
+OPERATIONS: dict[type[p.Operation], type[ctypes.Structure]] = {  # in the order of csrc/step.h's Kind
+    p.Embed: _struct(
+        "Embed", ("target", View), ("table positions types", pointer), ("offset", integer), ("scale", number)
+    ),
+    p.Norm: _struct(
+        "Norm",
+        ("target source", View),
+        ("width lines centred", integer),
+        ("weight bias", pointer),
+        ("eps", number),
+    ),
+    p.Linear: _struct(
+        "Linear",
+        ("target source", View),
+        ("matrix bias", pointer),
+        ("activation add", integer),
+        ("skip scale", number),
+    ),
+    p.Clamp: _struct("Clamp", ("target", View), ("limit", number)),
+    p.Rotate: _struct("Rotate", ("target", View), ("d_head turns interleaved", integer)),
+    p.Store: _struct("Store", ("keys values", View), ("space layer d_head", integer)),
+    p.Attend: _struct(
+        "Attend",
+        ("target queries", View),
+        ("space layer heads kv_heads d_head causal window", integer),
+        ("slopes relative", pointer),
+        ("reach", integer),
+        ("scale softcap", number),
+    ),
+    p.Activate: _struct("Activate", ("target", View), ("activation", integer)),
+    p.Gate: _struct("Gate", ("target up", View), ("activation", integer)),
+    p.Add: _struct("Add", ("target source", View), ("skip scale", number)),
+    p.Take: _struct("Take", ("target source", View)),
+    p.Cap: _struct("Cap", ("target", View), ("scale softcap", number)),
+}
+KINDS = {kind: place for place, kind in enumerate(OPERATIONS)}
+Operation = _struct("Operation", ("kind", integer), ("fields", pointer), ("wait_few wait_many", integer))
+Held = _struct("Held", ("keys values positions tables lengths", pointer), ("bfloat", integer))
+Turns = _struct("Turns", ("table lines", pointer), ("width", integer))
+Pass = _struct(
+    "Pass",
+    ("rows n_sequences n_taken", integer),
+    ("tokens positions orders sequences begins taken types registers turns", pointer),
+    ("spaces", Held * 3),
+)
+Register = _struct("Register", ("width taken kept", integer))
+Program = _struct(
+    "Program",
+    ("operations", pointer),
+    ("n_operations", integer),
+    ("registers", pointer),
+    ("n_registers kept_width", integer),
+)
+
+
+def bound(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library, its functions for programs ready to be called."""
+    for name, result, *arguments in (
+        ("plait_executor", pointer, pointer, pointer),
+        ("plait_executor_run", integer, pointer, pointer),
+        ("plait_executor_end", None, pointer),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def sizes(library: ctypes.CDLL) -> tuple[list[int], list[int]]:
+    """Of all structs, here and in the library."""
+    mine = [ctypes.sizeof(struct) for struct in (*OPERATIONS.values(), Pass, Program)]
+    theirs = (integer * len(mine))()
+    library.plait_step_sizes(theirs)
+    return mine, list(theirs)
