@@ -15,7 +15,7 @@ from plait.engine.layout import Layout
 from plait.engine.pages import Pages
 from plait.engine.passes import Held, Pass
 from plait.engine.program import Program, Register, Space
-from plait.engine.structs import SPACES
+from plait.engine.structs import SPACES, pointer
 
 
 class PassStruct:
@@ -24,7 +24,7 @@ class PassStruct:
     def __init__(self, program: Program, layout: Layout) -> None:
         self._layout, self._registers = layout, program.registers
         self._record = structs.Pass()
-        self._addresses = (structs.pointer * max(1, len(self._registers)))()
+        self._addresses = (pointer * max(1, len(self._registers)))()
         self._turns = (structs.Turns * max(1, len(layout.ropes)))()
         self._spaces: dict[Space, _SpaceStruct] = {}
         self._held: object = None
@@ -70,14 +70,14 @@ class _SpaceStruct:
         struct, pages = self._struct, held.pages
         if pages is not self._pages or pages.version != self._version:
             keys, values = (
-                (structs.pointer * pages.n_layers)(*(t.data_ptr() for t in ts)) for ts in (pages.keys, pages.values)
+                (pointer * pages.n_layers)(*(t.data_ptr() for t in ts)) for ts in (pages.keys, pages.values)
             )
             struct.keys, struct.values = ctypes.addressof(keys), ctypes.addressof(values)
             struct.positions, struct.bfloat = _at(pages.positions), pages.dtype == torch.bfloat16
             self._pages, self._version, self._arrays = pages, pages.version, (keys, values, pages.positions)
         numbers = tuple(map(id, held.tables))
         if numbers != self._numbers:
-            tables = (structs.pointer * max(1, len(numbers)))(*map(_at, held.tables))
+            tables = (pointer * max(1, len(numbers)))(*map(_at, held.tables))
             struct.tables = ctypes.addressof(tables)
             self._numbers, self._tables = numbers, (held.tables, tables)
         struct.lengths = _at(held.lengths)
