@@ -6,6 +6,7 @@ Legend: n rows, w wanted rows, h heads, g key and value heads, d head width, s t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from plait.engine import program as p
+from plait.engine.laid import Laid
 from plait.engine.pages import PAGE
 from plait.engine.passes import Held, Pass
 from plait.engine.program import Operation, Register, View
@@ -32,7 +34,7 @@ class Dense(Protocol):
 Registers = Mapping[Register, Tensor]
 
 
-def execute(operation: Operation, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def execute(operation: Operation, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     """Do one operation: read registers ``(n or w, width)`` and weights, write its target."""
     _DO[type(operation)](operation, pass_, registers, weights)
 
@@ -42,20 +44,21 @@ def at(view: View, registers: Registers) -> Tensor:
     return registers[view.register][:, view.start : view.start + view.width]
 
 
-def _embed(o: p.Embed, pass_: Pass, registers: Registers, weights: Dense) -> None:
-    x = weights.dense(o.table)[_index(pass_.tokens)] * o.scale
+def _embed(o: p.Embed, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
+    target, tokens = at(o.target, registers), _index(pass_.tokens)
+    x = weights.dense(o.table)[tokens].to(target.dtype) * o.scale
     positions = _index(pass_.positions) + o.offset
     if o.positions is not None:
         x = x + weights.dense(o.positions)[positions]
     elif o.sinusoid is not None:
         x = x + sinusoids(positions, o.target.width, o.sinusoid).to(x.dtype)
     if o.types is not None:
-        types = np.zeros_like(pass_.tokens) if pass_.types is None else pass_.types
-        x = x + weights.dense(o.types)[_index(types)]
-    at(o.target, registers).copy_(x)
+        types = torch.zeros_like(tokens) if pass_.types is None else _index(pass_.types)
+        x = x + weights.dense(o.types)[types]
+    target.copy_(x)
 
 
-def _norm(o: p.Norm, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _norm(o: p.Norm, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     x = at(o.source, registers).unflatten(1, (-1, o.width))
     y = F.layer_norm(x, (o.width,), eps=o.eps) if o.centred else F.rms_norm(x, (o.width,), eps=o.eps)
     if o.weight is not None:
@@ -66,10 +69,10 @@ def _norm(o: p.Norm, pass_: Pass, registers: Registers, weights: Dense) -> None:
     at(o.target, registers).copy_(y.flatten(1))
 
 
-def _linear(o: p.Linear, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _linear(o: p.Linear, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     x = at(o.source, registers)
     parts = [
-        F.linear(x, weights.dense(weight), None if bias is None else weights.dense(bias))
+        _product(x, weights.dense(weight), None if bias is None else weights.dense(bias))
         for weight, bias in zip(o.weight, o.bias, strict=True)
     ]
     y = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
@@ -78,14 +81,21 @@ def _linear(o: p.Linear, pass_: Pass, registers: Registers, weights: Dense) -> N
     target.copy_(o.skip * target + o.scale * y if o.add else y)
 
 
-def _clamp(o: p.Clamp, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A weight of another type than its register's multiplies in its own, and the bias is added in the register's."""
+    if weight.dtype == x.dtype:
+        return F.linear(x, weight, bias)
+    y = F.linear(x.to(weight.dtype), weight).to(x.dtype)
+    return y if bias is None else y + bias
+
+
+def _clamp(o: p.Clamp, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     at(o.target, registers).clamp_(-o.limit, o.limit)
 
 
-def _rotate(o: p.Rotate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _rotate(o: p.Rotate, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     heads = at(o.target, registers).unflatten(1, (-1, o.d_head))  # n h d
-    turns = pass_.turns[o.rope]
-    cos, sin = torch.from_numpy(turns.table)[_index(turns.lines)].to(heads.dtype).unsqueeze(1).chunk(2, dim=-1)
+    cos, sin = pass_.turns_of(o.rope).to(heads.dtype).unsqueeze(1).chunk(2, dim=-1)
     turned = heads[..., : 2 * cos.shape[-1]]
     if o.rope.interleaved:
         first, second = turned[..., 0::2], turned[..., 1::2]
@@ -122,14 +132,10 @@ def _attend(o: p.Attend, pass_: Pass, registers: Registers, weights: Dense) -> N
         if o.softcap is not None:
             scores = o.softcap * torch.tanh(scores / o.softcap)
         distance = key_positions[None, :] - positions[:, None]
-        if o.alibi:
-            slopes = torch.tensor(alibi_slopes(o.n_heads), dtype=scores.dtype)
-            scores = scores - distance.abs() * slopes[:, None, None]
-        if o.relative is not None and o.relative_weight is not None:
-            buckets = relative_buckets(distance, o.relative, causal=o.causal)
-            scores = scores + weights.dense(o.relative_weight)[buckets].permute(2, 0, 1)
+        if o.alibi or o.relative is not None:
+            scores = scores + biases(o, distance, weights, scores.dtype)
         behind = orders[:, None] - torch.arange(keys.shape[1])[None, :]
-        allowed = _visible(o, behind)
+        allowed = visible(o, behind)
         scores = scores.masked_fill(~allowed, float("-inf"))
         pattern = scores.softmax(-1).nan_to_num(0.0)  # who sees nothing gets zeros
         mix = (pattern.unflatten(0, (o.n_kv_heads, group)) @ values.unsqueeze(1)).flatten(0, 1)  # h n d
@@ -146,34 +152,50 @@ def _gather(o: p.Attend, held: Held, sequence: int, dtype: torch.dtype) -> tuple
     return keys, values, _index(held.pages.positions[numbers].reshape(-1)[:length])
 
 
-def _visible(o: p.Attend, behind: Tensor) -> Tensor:
-    """``(n, s)`` boolean, from how far each key is behind its query."""
+def biases(o: p.Attend, distance: Tensor, weights: Dense, dtype: torch.dtype) -> Tensor:
+    """What is added to scores, from ``distance`` ``(..., n, s)``, key minus query: ``(..., h, n, s)``."""
+    bias = torch.zeros((), dtype=dtype, device=distance.device)
+    if o.alibi:
+        bias = bias - distance.abs().unsqueeze(-3) * _slopes(o.n_heads, dtype, distance.device)
+    if o.relative is not None and o.relative_weight is not None:
+        buckets = relative_buckets(distance, o.relative, causal=o.causal)
+        bias = bias + weights.dense(o.relative_weight).to(dtype)[buckets].movedim(-1, -3)
+    return bias
+
+
+@cache  # made once: nothing may come from the host while a graph is captured
+def _slopes(n_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(alibi_slopes(n_heads), dtype=dtype, device=device)[:, None, None]
+
+
+def visible(o: p.Attend, behind: Tensor) -> Tensor:
+    """Boolean, from how far each key is ``behind`` its query, of the same shape."""
     allowed = behind >= 0 if o.causal else torch.ones_like(behind, dtype=torch.bool)
     if o.window is not None:
         allowed &= behind < o.window if o.causal else behind.abs() <= o.window
     return allowed
 
 
-def _activate(o: p.Activate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _activate(o: p.Activate, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     target = at(o.target, registers)
     target.copy_(ACTIVATIONS[o.activation](target))
 
 
-def _gate(o: p.Gate, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _gate(o: p.Gate, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     target = at(o.target, registers)
     target.copy_(ACTIVATIONS[o.activation](target) * at(o.up, registers))
 
 
-def _add(o: p.Add, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _add(o: p.Add, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     target = at(o.target, registers)
     target.copy_(o.skip * target + o.scale * at(o.source, registers))
 
 
-def _take(o: p.Take, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _take(o: p.Take, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     at(o.target, registers).copy_(at(o.source, registers)[_index(pass_.taken)])
 
 
-def _pool(o: p.Pool, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _pool(o: p.Pool, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     source, target = at(o.source, registers), at(o.target, registers)
     for sequence, (begin, end) in enumerate(zip(pass_.begins[:-1].tolist(), pass_.begins[1:].tolist(), strict=True)):
         rows = source[begin:end]
@@ -183,17 +205,17 @@ def _pool(o: p.Pool, pass_: Pass, registers: Registers, weights: Dense) -> None:
             target[sequence] = rows[0 if o.pooling == "cls" else -1]
 
 
-def _cap(o: p.Cap, pass_: Pass, registers: Registers, weights: Dense) -> None:
+def _cap(o: p.Cap, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     target = at(o.target, registers)
     y = target * o.scale
     target.copy_(y if o.softcap is None else o.softcap * torch.tanh(y / o.softcap))
 
 
-def _index(numbers: np.ndarray) -> Tensor:
-    return torch.from_numpy(numbers.astype(np.int64))
+def _index(numbers: np.ndarray | Tensor) -> Tensor:
+    return numbers.long() if isinstance(numbers, Tensor) else torch.from_numpy(numbers.astype(np.int64))
 
 
-_DO: dict[type[Operation], Callable[[Any, Pass, Registers, Dense], None]] = {
+_DO: dict[type[Operation], Callable[[Any, Any, Registers, Dense], None]] = {
     p.Embed: _embed,
     p.Norm: _norm,
     p.Linear: _linear,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 
 from plait.checkpoint import Checkpoint, CheckpointError
+from plait.checkpoint.loading import as_device
 from plait.checkpoint.quantise import block_types
 from plait.checkpoint.weights import Weights
 from plait.engine import kernels, store
 from plait.engine.arena import gathered
+from plait.engine.batched import TokenPages
+from plait.engine.device_path import DevicePath, Graphs, Work
 from plait.engine.lower import lower
 from plait.engine.packed import unpack
+from plait.engine.pages import CPU, Pages
 from plait.engine.program import Program
 from plait.engine.runner import EngineRunner
 from plait.engine.torch_path import TorchPath
@@ -38,6 +42,7 @@ def optimize(
     quantization: str | None = None,
     cache_dtype: str | torch.dtype = "float32",
     threads: int | None = None,
+    device: str | torch.device = "cpu",
 ) -> EngineRunner:
     """An engine for a checkpoint: its weights as they are now, packed, and a program to run them.
 
@@ -51,10 +56,16 @@ def optimize(
             groups of 32.
         cache_dtype: of keys and values, ``"float32"`` or ``"bfloat16"``.
         threads: of the kernels; torch's own number unless given.
+        device: ``"cpu"``, or ``"cuda"`` and ``"cuda:1"``, where torch computes. There ``"stored"`` keeps bfloat16 and
+            float32 matrices as they are and a file's blocks as bfloat16; a product is made in its matrix's type, all
+            else in float32. Logits come back on the device. It takes neither ``quantization`` nor ``threads``.
 
-    Raises ``CheckpointError`` for words that are none of these.
+    Raises ``CheckpointError`` for words that are none of these, and for a device that is not there.
     """
     wanted, cached = _type("dtype", dtype, DTYPES), _type("cache_dtype", cache_dtype, _CACHED)
+    place = as_device(device)
+    if place.type != "cpu":
+        return on_device(checkpoint, _graphics(place, quantization, threads), dtype=wanted, cache_dtype=cached)
     if quantization is not None and wanted not in ("stored", "float32"):
         raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
     if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
@@ -87,16 +98,89 @@ def optimize(
         team = kernels.Team(threads or torch.get_num_threads())
         executors = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
         size = held.nbytes
+    return _runner(checkpoint, executors, f"{identity} {wanted} {quantization}", size, dtype=wanted, cache_dtype=cached)
+
+
+def on_device(
+    checkpoint: Checkpoint,
+    device: torch.device,
+    *,
+    dtype: str = "stored",
+    cache_dtype: str = "float32",
+    capture: Callable[[Work], Work] | None = None,
+) -> EngineRunner:
+    """An engine of torch alone on any device: what ``optimize`` makes for a GPU, and tests on a CPU as well.
+
+    ``capture``: see ``DevicePath``; unless given it is CUDA's graphs on a GPU, and elsewhere the work itself.
+    """
+    weights = checkpoint.weights()
+    formats = Formats(weights, dtype, None)
+    programs = lower(checkpoint.model, formats)
+    types: dict[str, torch.dtype] = {}
+    if dtype != "float64":
+        names = {name for stack in matrices(programs.values()) for name in stack}
+        types = {name: torch.float32 if formats(name) == "F32" else torch.bfloat16 for name in names}
+    held = DenseWeights(weights.read, _computed(dtype), device, types)
+    held.read_now(programs.values())
+    if capture is None:
+        capture = Graphs(device) if device.type == "cuda" else _as_it_is
+    executors = {
+        name: (program, DevicePath(program, held, device, _computed(dtype), capture))
+        for name, program in programs.items()
+    }
+    return _runner(
+        checkpoint,
+        executors,
+        f"{weights.identity()} {dtype} {device}",
+        held.nbytes,
+        dtype=dtype,
+        cache_dtype=cache_dtype,
+        device=device,
+        pages=TokenPages,
+    )
+
+
+def _as_it_is(work: Work) -> Work:
+    return work
+
+
+def _graphics(device: torch.device, quantization: str | None, threads: int | None) -> torch.device:
+    """The device, if torch computes there for the engine and nothing is asked that it would not do."""
+    if device.type != "cuda":
+        raise CheckpointError(f"device: the engine computes on 'cpu' and 'cuda', not on {str(device)!r}.")
+    if quantization is not None:
+        raise CheckpointError(
+            f"quantization: on {str(device)!r} rounded weights would be held in bfloat16, no smaller and no faster than "
+            "unrounded ones; leave it out."
+        )
+    if threads is not None:
+        raise CheckpointError(f"threads: they are of the CPU's kernels, and {str(device)!r} has none; leave it out.")
+    return device
+
+
+def _runner(
+    checkpoint: Checkpoint,
+    executors: Mapping[str, tuple[Program, Executor]],
+    identity: str,
+    size: int,
+    *,
+    dtype: str,
+    cache_dtype: str,
+    device: torch.device = CPU,
+    pages: type[Pages] = Pages,
+) -> EngineRunner:
     a = checkpoint.architecture
     rows = {"decoder": a.vocab_size, "encoder": a.source_vocab_size}
     return EngineRunner(
         a,
         executors,
         rows.__getitem__,
-        f"{identity} {wanted} {quantization} {next(_made)}",  # another engine has other pages, even of the same weights
+        f"{identity} {next(_made)}",  # another engine has other pages, even of the same weights
         weight_bytes=size,
-        dtype=_computed(wanted),
-        cache_dtype=_CACHED[cached],
+        dtype=_computed(dtype),
+        cache_dtype=_CACHED[cache_dtype],
+        device=device,
+        pages=pages,
     )
 
 
@@ -117,8 +201,7 @@ def _dense(
         return unpack(formats.pack((name,))).to(computed) if name in packed else weights.read(name, computed)
 
     dense = DenseWeights(read, _computed(dtype))
-    for name in {name for program in programs for operation in program.operations for name in operation.weights}:
-        dense.dense(name)  # now: the engine is of the weights as they are
+    dense.read_now(programs)
     return dense
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 PAGE = 16  # tokens
+CPU = torch.device("cpu")
 
 
 class Pages:
@@ -18,17 +19,31 @@ class Pages:
     of them the tokens' ``positions`` ``(pages, 16)`` int32. It doubles when it is full; pages are counted references.
     """
 
-    def __init__(self, n_layers: int, n_kv_heads: int, d_head: int, dtype: torch.dtype, pages: int = 8) -> None:
-        self.dtype, self.n_layers = dtype, n_layers
-        self._keys = (n_kv_heads, d_head, PAGE)
-        self._values = (n_kv_heads, PAGE, -(-d_head // PAGE) * PAGE)
-        self.keys: list[Tensor] = [torch.zeros(0, *self._keys, dtype=dtype) for _ in range(n_layers)]
-        self.values: list[Tensor] = [torch.zeros(0, *self._values, dtype=dtype) for _ in range(n_layers)]
+    def __init__(
+        self,
+        n_layers: int,
+        n_kv_heads: int,
+        d_head: int,
+        dtype: torch.dtype,
+        pages: int = 8,
+        device: torch.device = CPU,
+    ) -> None:
+        self.dtype, self.n_layers, self.device = dtype, n_layers, device
+        self._keys, self._values = self.shapes(n_kv_heads, d_head)
+        self.keys: list[Tensor] = [self._zeros(0, self._keys) for _ in range(n_layers)]
+        self.values: list[Tensor] = [self._zeros(0, self._values) for _ in range(n_layers)]
         self.positions = np.zeros((0, PAGE), np.int32)
         self._references: list[int] = []
         self._free: list[int] = []
         self.version = 0  # of the storage: grows whenever its addresses change
         self.reserve(pages)
+
+    def shapes(self, n_kv_heads: int, d_head: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of a page of keys, and of values."""
+        return (n_kv_heads, d_head, PAGE), (n_kv_heads, PAGE, -(-d_head // PAGE) * PAGE)
+
+    def _zeros(self, pages: int, shape: tuple[int, ...]) -> Tensor:
+        return torch.zeros(pages, *shape, dtype=self.dtype, device=self.device)
 
     def reserve(self, pages: int) -> None:
         """Have at least so many pages free, growing once."""
@@ -39,7 +54,7 @@ class Pages:
         total = held + max(missing, held if held > 8 else 0)
 
         def grown(old: Tensor, shape: tuple[int, ...]) -> Tensor:
-            new = torch.zeros(total, *shape, dtype=self.dtype)
+            new = self._zeros(total, shape)
             new[:held] = old
             return new
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from plait.architecture import Rope
 from plait.engine.pages import Pages
@@ -42,6 +44,11 @@ class Pass:
     spaces: Mapping[Space, Held]
     turns: Mapping[Rope, Turns] = field(default_factory=dict)
     types: np.ndarray | None = None  # (rows,)
+
+    def turns_of(self, rope: Rope) -> Tensor:
+        """Each row's cosines, then sines ``(rows, r)``."""
+        turns = self.turns[rope]
+        return torch.from_numpy(turns.table)[torch.from_numpy(turns.lines.astype(np.int64))]
 
     @property
     def rows(self) -> int:

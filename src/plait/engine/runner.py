@@ -13,6 +13,7 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.engine.cache import EngineCache, Row
+from plait.engine.pages import CPU, Pages
 from plait.engine.program import Program
 from plait.engine.towers import Encoded, Executor, Reading, Towers
 
@@ -36,7 +37,8 @@ def _in_turn(work: Callable[Concatenate[EngineRunner, P], T]) -> Callable[Concat
 class EngineRunner:
     """Programs with their weights, as what generation drives. Made by ``optimize``.
 
-    ``dtype`` is the type that is computed in, ``cache_dtype`` that of keys and values.
+    ``dtype`` is the type that is computed in, ``cache_dtype`` that of keys and values, ``device`` where both are, and
+    what is given back.
     """
 
     def __init__(
@@ -49,13 +51,15 @@ class EngineRunner:
         weight_bytes: int = 0,
         dtype: torch.dtype = torch.float32,
         cache_dtype: torch.dtype = torch.float32,
+        device: torch.device = CPU,
+        pages: type[Pages] = Pages,
     ) -> None:
         self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
-        self.device, self.dtype = torch.device("cpu"), dtype
+        self.device, self.dtype = device, dtype
         self._rows_of = tables
         self._turn = threading.RLock()  # registers and pages are the runner's own: two threads take turns
         cached = torch.float64 if dtype == torch.float64 else cache_dtype
-        self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached)
+        self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached, device=device, pages=pages)
         scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
         self._by_length = {scaling for scaling in scalings if scaling is not None and scaling.by_length}
 

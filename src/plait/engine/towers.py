@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plait.architecture import Architecture, Tower
+from plait.architecture import Architecture
 from plait.engine.cache import Row
 from plait.engine.pages import Pages, Run
 from plait.engine.passes import Held, Pass
@@ -53,7 +53,7 @@ class Encoded(NamedTuple):
 class Towers:
     """Programs with what runs them, the pages of their spaces, and the registers and rotations that passes share.
 
-    ``dtype`` is that of registers, ``cache_dtype`` that of keys and values. What is read is right: a runner checks it.
+    ``dtype`` is that of registers, ``cache_dtype`` that of keys and values, which lie in ``pages``. What is read is right: a runner checks it.
     """
 
     def __init__(
@@ -63,8 +63,10 @@ class Towers:
         *,
         dtype: torch.dtype,
         cache_dtype: torch.dtype,
+        device: torch.device,
+        pages: type[Pages],
     ) -> None:
-        self._executors, self._dtype = executors, dtype
+        self._executors, self._dtype, self._device = executors, dtype, device
         self._buffers: dict[Register, Tensor] = {}
         self._rotations = {
             tower.name: Rotations({layer.rope for layer in tower.layers if layer.rope is not None}, tower.d_head, dtype)
@@ -72,12 +74,12 @@ class Towers:
         }
         self.pages: dict[Space, Pages] = {}
         for tower in architecture.towers:
+            spaces: tuple[Space, ...] = ("pass",)
             if tower.causal:
-                self.pages["self"] = _pages(tower, tower.n_layers, cache_dtype)
-                if tower.cross:
-                    self.pages["memory"] = _pages(tower, tower.n_layers, cache_dtype)
-            else:
-                self.pages["pass"] = _pages(tower, 1, cache_dtype)
+                spaces = ("self", "memory") if tower.cross else ("self",)
+            for space in spaces:
+                layers = 1 if space == "pass" else tower.n_layers
+                self.pages[space] = pages(layers, tower.n_kv_heads, tower.d_head, cache_dtype, device=device)
 
     def __contains__(self, tower: object) -> bool:
         return tower in self._executors
@@ -139,6 +141,8 @@ class Towers:
 
     def _logits(self, readings: Sequence[Reading]) -> Tensor:
         logits = self._decode(readings)[self._executors["decoder"][0].output]
+        if self._device.type != "cpu":
+            return logits.clone()
         return torch.from_numpy(logits.numpy().copy())  # torch's own copy would wake its threads
 
     def _decode(self, readings: Sequence[Reading]) -> Mapping[Register, Tensor]:
@@ -192,17 +196,14 @@ class Towers:
         """The register's first lines, in memory that is kept."""
         buffer = self._buffers.get(register)
         if buffer is None or len(buffer) < rows:
-            buffer = self._buffers[register] = torch.empty(max(rows, 1), register.width, dtype=self._dtype)
+            buffer = torch.empty(max(rows, 1), register.width, dtype=self._dtype, device=self._device)
+            self._buffers[register] = buffer
         return buffer[:rows]
 
 
 def _states(registers: Mapping[Register, Tensor]) -> Tensor:
     """The residual stream at the end of a tower, after its final norm."""
     return next(registers[register] for register in registers if register.name == "x")
-
-
-def _pages(tower: Tower, layers: int, dtype: torch.dtype) -> Pages:
-    return Pages(layers, tower.n_kv_heads, tower.d_head, dtype)
 
 
 def _held(runs: Sequence[Run | None], pages: Pages) -> Held:

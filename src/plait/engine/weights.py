@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from plait.checkpoint.notice import notice
 from plait.engine import program as p
+from plait.engine.pages import CPU
 from plait.engine.program import Operation, Program
 
 if TYPE_CHECKING:
@@ -40,18 +42,33 @@ def matrix_of(operation: Operation) -> tuple[str, ...]:
 
 
 class DenseWeights:
-    """Parameters as plain tensors of one type, read when first asked for: what the torch path computes with."""
+    """Parameters as plain tensors, read when first asked for: what torch computes with. They are of one type, but for
+    ``types``, which some have by name."""
 
-    def __init__(self, read: Callable[[str, torch.dtype], Tensor], dtype: torch.dtype) -> None:
-        self._read, self.dtype = read, dtype
+    def __init__(
+        self,
+        read: Callable[[str, torch.dtype], Tensor],
+        dtype: torch.dtype,
+        device: torch.device = CPU,
+        types: Mapping[str, torch.dtype] = MappingProxyType({}),
+    ) -> None:
+        self._read, self.dtype, self._device, self._types = read, dtype, device, types
         self._dense: dict[str, Tensor] = {}
 
     def dense(self, name: str) -> Tensor:
-        """The parameter in the type that is computed in."""
+        """The parameter."""
         if name not in self._dense:
             # A copy: the model may be trained or edited on, the engine stays what it was made of.
-            self._dense[name] = self._read(name, self.dtype).detach().clone()
+            read = self._read(name, self._types.get(name, self.dtype))
+            self._dense[name] = read.detach().to(self._device, copy=True)
         return self._dense[name]
+
+    def read_now(self, programs: Iterable[Program]) -> None:
+        """All that programs read: an engine is of the weights as they are, and a graph of addresses that stay."""
+        for program in programs:
+            for operation in program.operations:
+                for name in operation.weights:
+                    self.dense(name)
 
     @property
     def nbytes(self) -> int:
