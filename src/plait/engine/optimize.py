@@ -150,8 +150,8 @@ def _graphics(device: torch.device, quantization: str | None, threads: int | Non
         raise CheckpointError(f"device: the engine computes on 'cpu' and 'cuda', not on {str(device)!r}.")
     if quantization is not None:
         raise CheckpointError(
-            f"quantization: on {str(device)!r} rounded weights would be held in bfloat16, no smaller and no faster than "
-            "unrounded ones; leave it out."
+            f"quantization: on {str(device)!r} rounded weights would be held in bfloat16, no smaller and no faster "
+            "than unrounded ones; leave it out."
         )
     if threads is not None:
         raise CheckpointError(f"threads: they are of the CPU's kernels, and {str(device)!r} has none; leave it out.")

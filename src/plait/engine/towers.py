@@ -53,7 +53,8 @@ class Encoded(NamedTuple):
 class Towers:
     """Programs with what runs them, the pages of their spaces, and the registers and rotations that passes share.
 
-    ``dtype`` is that of registers, ``cache_dtype`` that of keys and values, which lie in ``pages``. What is read is right: a runner checks it.
+    ``dtype`` is that of registers, ``cache_dtype`` that of keys and values, which lie in ``pages``. What is read is
+    right: a runner checks it.
     """
 
     def __init__(
