@@ -126,7 +126,7 @@ def perplexities(checkpoint: plait.Checkpoint, tokens: Tensor, options: argparse
         yield measured.line(f"{name}, converted, engine", on_engine(optimize(ours)))
         yield measured.line(f"{name}, converted, weights alone", ours.model)
         if options.calibrate:
-            ours, _ = quantise(checkpoint, name, importance=calibrate(checkpoint, [options.seen]))
+            ours, _ = quantise(checkpoint, name, moments=calibrate(checkpoint, [options.seen]))
             yield measured.line(f"{name}, calibrated, weights alone", ours.model)
         theirs = rounded_by_peer(checkpoint, block_types(checkpoint.architecture, name))
         yield measured.line(f"{name}, llama.cpp's rounding, weights alone", theirs.model)

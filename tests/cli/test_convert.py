@@ -46,9 +46,9 @@ def test_json_is_the_report_and_calibration_is_the_functions(floats: Path, tmp_p
     assert said["folder"] == str(tmp_path / "q")
     assert said["quantization"] == "int4_min"
     checkpoint = plait.load(floats)
-    _, report = quantise(checkpoint, "int4_min", importance=calibrate(checkpoint, [text.read_text()]))
-    assert [(t["name"], t["type"], t["error"], t["weighted"]) for t in said["tensors"]] == [
-        (t.name, t.type, t.error, t.weighted) for t in report
+    _, report = quantise(checkpoint, "int4_min", moments=calibrate(checkpoint, [text.read_text()]))
+    assert [(t["name"], t["type"], t["error"], t["outputs"]) for t in said["tensors"]] == [
+        (t.name, t.type, t.error, t.outputs) for t in report
     ]
     sizes = [t.shape[0] * t.shape[1] for t in report]
     assert said["bits"] == pytest.approx(sum(t.bits * n for t, n in zip(report, sizes, strict=True)) / sum(sizes))

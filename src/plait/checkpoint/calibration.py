@@ -1,4 +1,4 @@
-"""Calibration: how large the inputs of each matrix are on a text, so that rounding takes care where it matters."""
+"""Calibration: how the inputs of each matrix go together on a text, so that rounding takes care where it matters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plait.checkpoint.compensation import width
 from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.quantise import block_types
 from plait.checkpoint.record import Checkpoint
 from plait.model.head import Output
 from plait.model.linear import Linear
@@ -18,7 +20,10 @@ LENGTH = 512  # tokens read at a time, where the model has no shorter limit
 
 
 def calibrate(checkpoint: Checkpoint, texts: Iterable[str], *, length: int = LENGTH) -> dict[str, Tensor]:
-    """The mean square of every input of every matrix that multiplies: canonical name -> ``(columns,)`` float32.
+    """The second moments ``E[x x^T]`` of the inputs of every matrix that can be rounded, by canonical name.
+
+    Each is float32 ``(slabs, width, width)``: up to 4,096 inputs that follow each other are a slab, and inputs of two
+    slabs count as if they had nothing in common. Matrices that read the same inputs share one tensor.
 
     The plain model reads the texts in pieces of ``length`` tokens. A decoder behind an encoder reads each piece as its
     source and again as its target. Raises ``CheckpointError`` for a checkpoint without a tokenizer or without weights
@@ -31,14 +36,25 @@ def calibrate(checkpoint: Checkpoint, texts: Iterable[str], *, length: int = LEN
     place = next(model.parameters()).device
     if place.type == "meta":
         raise CheckpointError("calibrate: the model is on the meta device and cannot read; load it with its weights.")
+    rounded = block_types(checkpoint.architecture, "int8")
     sums: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
+    readers: dict[str, str] = {}  # who reads what the matrix before it read -> the first who does
+    last: tuple[Tensor, str] | None = None
 
     def count(module: Any, inputs: tuple[Any, ...]) -> None:
+        nonlocal last
         name = names[id(inputs[1] if module.weight is None else module.weight)]  # a tied head is handed its table
-        x = inputs[0].detach().flatten(0, -2)
-        sums[name] = sums.get(name, 0) + x.double().square().sum(0).cpu()
-        counts[name] = counts.get(name, 0) + len(x)
+        if name not in rounded:
+            return
+        x = inputs[0]
+        if last is None or last[0] is not x:
+            last = x, name
+        if readers.setdefault(name, last[1]) != name:
+            return
+        slabs = x.detach().flatten(0, -2).float().unflatten(1, (-1, width(x.shape[-1]))).transpose(0, 1)
+        sums[name] = sums.get(name, 0) + (slabs.mT @ slabs).cpu()
+        counts[name] = counts.get(name, 0) + slabs.shape[1]
 
     a = checkpoint.architecture
     limits = [length, *([a.max_length] if a.max_length else [])]
@@ -60,4 +76,5 @@ def calibrate(checkpoint: Checkpoint, texts: Iterable[str], *, length: int = LEN
                     model(piece)
     if not sums:
         raise CheckpointError("calibrate: there is no token in these texts.")
-    return {name: (total / counts[name]).float() for name, total in sums.items()}
+    moments = {name: total.div_(counts[name]) for name, total in sums.items()}
+    return {name: moments[first] for name, first in readers.items()}

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.checkpoint.blocks import Blocks
+from plait.checkpoint.compensation import compensate, output_error, width
 from plait.checkpoint.loading import as_device, build
 from plait.checkpoint.native import NATIVE, NativeBinding
 from plait.checkpoint.notice import CheckpointError, notice
@@ -32,14 +33,15 @@ _VOCABULARY = {"embedding.tokens.weight", "source_embedding.tokens.weight", "hea
 
 @dataclass(frozen=True)
 class Rounded:
-    """What became of a matrix: ``error`` is ``sqrt(sum (w - w')^2 / sum w^2)``, ``weighted`` the same by importance."""
+    """What became of a matrix: ``error`` is ``sqrt(sum (w - w')^2 / sum w^2)``, ``outputs`` the same of its outputs,
+    ``sqrt(E |(w - w') x|^2 / E |w x|^2)``, over the inputs of the calibration."""
 
     name: str
     type: str
     shape: tuple[int, int]
     bits: float  # a weight, scales included
     error: float
-    weighted: float | None = None
+    outputs: float | None = None
 
 
 def block_types(architecture: Architecture, quantization: str) -> dict[str, str]:
@@ -64,16 +66,18 @@ def quantise(
     checkpoint: Checkpoint,
     quantization: str,
     *,
-    importance: Mapping[str, Tensor] | None = None,
+    moments: Mapping[str, Tensor] | None = None,
     device: str | torch.device = "cpu",
 ) -> tuple[Checkpoint, list[Rounded]]:
     """Round the matrices of a checkpoint: ``"int8"`` (Q8_0), ``"int4"`` (Q4_0) or ``"int4_min"`` (Q4_1).
 
     The checkpoint given back computes with the rounded weights, in float32, and ``save`` writes their blocks in the
-    native dialect; its model goes to ``device``, ``"meta"`` where it is only to be saved or optimised. ``importance``
-    is ``calibrate``'s. ``checkpoint`` itself may be on the meta device, its weights then read one by one.
+    native dialect; its model goes to ``device``, ``"meta"`` where it is only to be saved or optimised. ``moments`` are
+    ``calibrate``'s: matrices in layers then make up for their own errors on that text, and the vocabulary's rows take
+    more care with inputs that are large there. ``checkpoint`` itself may be on the meta device, its weights then read
+    one by one.
 
-    Raises ``CheckpointError`` for weights that are in blocks already, and for an importance of something else.
+    Raises ``CheckpointError`` for weights that are in blocks already, and for moments of something else.
     """
     weights, kinds = checkpoint.weights(), block_types(checkpoint.architecture, quantization)
     if twice := next(filter(None, map(weights.blocks, kinds)), None):
@@ -81,12 +85,15 @@ def quantise(
             f"quantise: the weights are in blocks of {twice.type} already, and rounding them again would lose more; "
             "quantise the original."
         )
-    importance = importance or {}
-    for name, columns in ((name, weights.shape(name)[1]) for name in kinds if name in importance):
-        if importance[name].shape != (columns,):
-            raise CheckpointError(f"importance: {name} has {columns} inputs, not {tuple(importance[name].shape)}.")
-    if strange := [name for name in importance if name not in weights.names]:
-        raise CheckpointError(f"importance: this model has no {few(strange)}.")
+    moments = moments or {}
+    for name, columns in ((name, weights.shape(name)[1]) for name in kinds if name in moments):
+        size = width(columns)
+        if moments[name].shape != (columns // size, size, size):
+            raise CheckpointError(f"moments: {name} has {columns} inputs, not those of {tuple(moments[name].shape)}.")
+        if not moments[name].isfinite().all():
+            raise CheckpointError(f"moments: the inputs of {name} were not all finite; calibrate on another text.")
+    if strange := [name for name in moments if name not in weights.names]:
+        raise CheckpointError(f"moments: this model has no {few(strange)}.")
     if odd := [
         n for n, shape in parameters(checkpoint.architecture).items() if _multiplies(n, shape) and n not in kinds
     ]:
@@ -96,16 +103,22 @@ def quantise(
     tensors: dict[str, Blocks | Tensor] = {}
     report: list[Rounded] = []
     for name in weights.names:
-        weight, counts = weights.read(name), importance.get(name)
+        weight, seen = weights.read(name), moments.get(name)
         if name not in kinds:
             tensors[name] = weight.clone()
             continue
-        tensors[name] = rounded = round_to_blocks(weight, kinds[name], counts)
+        tensors[name] = rounded = _rounded(name, weight, kinds[name], seen)
         bits = 8 * rounded.data.numel() / weight.numel()
-        weighted = None if counts is None else relative_error(weight, rounded, counts)
+        outputs = None if seen is None else output_error(weight, rounded, seen)
         shape, error = (rounded.rows, rounded.columns), relative_error(weight, rounded)
-        report.append(Rounded(name, rounded.type, shape, bits, error, weighted))
+        report.append(Rounded(name, rounded.type, shape, bits, error, outputs))
     return _with_source(checkpoint, _RoundedSource(tensors), as_device(device)), report
+
+
+def _rounded(name: str, weight: Tensor, kind: str, moments: Tensor | None) -> Blocks:
+    if moments is None or name in _VOCABULARY:  # a tied table is looked up too: each of its rows is as it is
+        return round_to_blocks(weight, kind, None if moments is None else moments.diagonal(dim1=1, dim2=2).flatten())
+    return compensate(weight, kind, moments)
 
 
 def _multiplies(name: str, shape: tuple[int, ...]) -> bool:

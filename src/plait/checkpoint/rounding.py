@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,6 +25,7 @@ from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.notice import CheckpointError
 
 GROUP = 32
+Line = tuple[Tensor, Tensor]  # a scale and a minimum for each group, (n,)
 _PIECE = 32768  # weights at a time: they stay in a core's cache, and torch does not spread them over its threads
 _LARGEST = 65504.0  # of float16, the type of a stored scale
 
@@ -33,12 +36,8 @@ def round_to_blocks(weight: Tensor, kind: str, importance: Tensor | None = None)
     ``importance`` ``(columns,)``: how much a column's squared error counts, the mean square of that input, say.
     Raises ``CheckpointError`` where columns are no multiple of 32, and for weights that are not finite.
     """
+    weight, grid = checked(weight, kind), GRIDS[kind]
     rows, columns = weight.shape
-    if columns % GROUP:
-        raise CheckpointError(f"{kind}: {columns} columns are no whole groups of {GROUP}; keep this matrix in floats.")
-    weight = weight.detach().cpu()
-    if not weight.isfinite().all():
-        raise CheckpointError(f"{kind}: the matrix holds numbers that are not finite; it cannot be rounded.")
     with torch.inference_mode(False):  # which is a thread's own affair: the threads below are not in it
         rounded = torch.empty(rows, bytes_per_row(kind, columns), dtype=torch.uint8)
     counts = None if importance is None else _relative(importance).view(-1, GROUP).t()  # 32 groups of a row
@@ -47,23 +46,32 @@ def round_to_blocks(weight: Tensor, kind: str, importance: Tensor | None = None)
         piece = weight[rows].float()
         groups = piece.reshape(-1, GROUP).t().contiguous()
         a = None if counts is None else counts.repeat(1, len(piece))
-        rounded[rows] = _ROUNDINGS[kind](groups, a).view(len(piece), -1)
+        rounded[rows] = _round_groups(grid, groups, a).view(len(piece), -1)
 
     with ThreadPoolExecutor(max(1, torch.get_num_threads())) as threads:
         list(threads.map(round_piece, _pieces(rows, columns)))
     return Blocks(kind, rows, columns, rounded)
 
 
-def relative_error(weight: Tensor, rounded: Blocks, importance: Tensor | None = None) -> float:
-    """``sqrt(sum a (w - w')^2 / sum a w^2)``, ``a`` being the column's importance or 1; 0 for a matrix of zeros."""
-    a = None if importance is None else _relative(importance)
+def checked(weight: Tensor, kind: str) -> Tensor:
+    """The matrix, in memory; ``CheckpointError`` where it cannot be rounded to this kind."""
+    columns = weight.shape[1]
+    if columns % GROUP:
+        raise CheckpointError(f"{kind}: {columns} columns are no whole groups of {GROUP}; keep this matrix in floats.")
+    weight = weight.detach().cpu()
+    if not weight.isfinite().all():
+        raise CheckpointError(f"{kind}: the matrix holds numbers that are not finite; it cannot be rounded.")
+    return weight
+
+
+def relative_error(weight: Tensor, rounded: Blocks) -> float:
+    """``sqrt(sum (w - w')^2 / sum w^2)``; 0 for a matrix of zeros."""
     read, size = BLOCK_FORMATS[rounded.type].read, BLOCK_FORMATS[rounded.type].bytes
 
     def sums(rows: slice) -> tuple[float, float]:
         w = weight[rows].detach().cpu().float()
         apart = w - torch.from_numpy(read(rounded.data[rows].contiguous().view(-1, size).numpy())).view(w.shape)
-        lost, whole = apart.square_(), w.square()
-        return float((lost if a is None else lost @ a).sum()), float((whole if a is None else whole @ a).sum())
+        return float(apart.square().sum()), float(w.square().sum())
 
     pieces = _pieces(rounded.rows, rounded.columns)
     with ThreadPoolExecutor(max(1, torch.get_num_threads())) as threads:
@@ -83,41 +91,42 @@ def _relative(importance: Tensor) -> Tensor:
     return (a / mean).clamp(min=1e-3) if mean > 0 else torch.ones_like(a)
 
 
-def _inverse(scale: Tensor) -> Tensor:
+def inverse(scale: Tensor) -> Tensor:
+    """``1 / scale``, and 0 of 0."""
     return torch.where(scale != 0, 1 / scale, torch.zeros_like(scale))
 
 
-def _stored(scale: Tensor) -> Tensor:
-    return scale.clamp(-_LARGEST, _LARGEST).half()
+def _halved(number: Tensor) -> Tensor:
+    return number.clamp(-_LARGEST, _LARGEST).half().float()
 
 
-def _best_scale(x: Tensor, a: Tensor | None, tried: tuple[float, ...], low: int, high: int) -> Tensor:
+def _best_scale(x: Tensor, a: Tensor | None, tried: tuple[float, ...], low: int, high: int) -> Line:
     """The scale ``d`` ``(n,)`` with the least ``sum a (x - d q)^2``, ``q`` integers from ``low`` to ``high``.
 
-    ``tried``: what integer the largest weight of a group becomes. For the integers that a scale gives,
+    No minimum. ``tried``: what integer the largest weight of a group becomes. For the integers that a scale gives,
     ``d = sum a x q / sum a q^2`` is best, and takes ``d sum a x q`` off the error.
     """
     largest = x.gather(0, x.abs().argmax(0, keepdim=True))[0]
     ax = x if a is None else x * a
     best, least = torch.zeros_like(largest), torch.full_like(largest, -1.0)
 
-    def attempt(inverse: Tensor) -> None:
+    def attempt(per_scale: Tensor) -> None:
         nonlocal best, least
-        q = (x * inverse).round_().clamp_(low, high)
+        q = (x * per_scale).round_().clamp_(low, high)
         along = (q * ax).sum(0)
-        d = along * _inverse((q.square() if a is None else q.square().mul_(a)).sum(0))
+        d = along * inverse((q.square() if a is None else q.square().mul_(a)).sum(0))
         gain = along * d
         better = gain > least
         best, least = torch.where(better, d, best), torch.where(better, gain, least)
 
-    inverse = _inverse(largest)
+    whole = inverse(largest)
     for integer in tried:
-        attempt(inverse * integer)
-    attempt(_inverse(best))
-    return best
+        attempt(whole * integer)
+    attempt(inverse(best))
+    return best, torch.zeros_like(best)
 
 
-def _best_line(x: Tensor, a: Tensor | None) -> tuple[Tensor, Tensor]:
+def _best_line(x: Tensor, a: Tensor | None) -> Line:
     """The scale and minimum ``(n,)`` with the least ``sum a (x - d q - m)^2``, ``q`` integers from 0 to 15.
 
     The ends of the group's range are moved by a few shares of it; for the integers that a line gives, weighted least
@@ -131,11 +140,11 @@ def _best_line(x: Tensor, a: Tensor | None) -> tuple[Tensor, Tensor]:
 
     def attempt(scale: Tensor, minimum: Tensor) -> None:
         nonlocal best, least
-        q = ((x - minimum) * _inverse(scale)).round_().clamp_(0, 15)
+        q = ((x - minimum) * inverse(scale)).round_().clamp_(0, 15)
         aq = q if a is None else q * a
         of_q, of_x = aq.sum(0), (q * ax).sum(0)
         across = total * of_x - of_q * first
-        d = across * _inverse(total * aq.mul_(q).sum(0) - of_q.square())
+        d = across * inverse(total * aq.mul_(q).sum(0) - of_q.square())
         gain = across * d  # both are divided by ``total``, which all attempts share
         better = (gain > least) & (d >= 0)
         best = torch.where(better, d, best[0]), torch.where(better, (first - d * of_q) / total, best[1])
@@ -170,36 +179,55 @@ def _gain(x: Tensor, rounded: Tensor, a: Tensor | None) -> Tensor:
     across the weights, and averages out.
     """
     ax = x if a is None else x * a
-    return ((ax * x).sum(0) * _inverse((ax * rounded).sum(0))).clamp_(0.5, 2)
+    return ((ax * x).sum(0) * inverse((ax * rounded).sum(0))).clamp_(0.5, 2)
 
 
-def _scaled(x: Tensor, a: Tensor | None, tried: tuple[float, ...], low: int, high: int) -> tuple[Tensor, Tensor]:
-    """The stored scale ``(n,)`` and integers ``(32, n)`` of groups without a minimum."""
-    d = _best_scale(x, a, tried, low, high)
-    d = _stored(d * _gain(x, (x * _inverse(d)).round_().clamp_(low, high) * d, a))
-    return d, (x * _inverse(d.float())).round_().clamp_(low, high)
+@dataclass(frozen=True)
+class Grid:
+    """What the weights of a group may be: ``scale * q + minimum``, q an integer from ``low`` to ``high``."""
+
+    low: int
+    high: int
+    has_minimum: bool
+    best: Callable[[Tensor, Tensor | None], Line]  # for groups (32, n), and how much each weight counts
+
+    def nearest(self, x: Tensor, line: Line) -> Tensor:
+        """The integers, as floats, that come closest to ``x``."""
+        scale, minimum = line
+        return ((x - minimum) * inverse(scale)).round_().clamp_(self.low, self.high)
+
+    def blocks(self, q: Tensor, line: Line) -> Tensor:
+        """Integers ``(32, n)`` and what ``stored`` gave as the bytes of blocks, ``(n, bytes)``."""
+        scale, minimum = line[0].half(), line[1].half()
+        integers = q.to(torch.int8) if self.high > 15 else _nibbles(q - self.low)
+        return _bytes(scale[None], *([minimum[None]] if self.has_minimum else []), integers)
 
 
-def _q8_0(x: Tensor, a: Tensor | None) -> Tensor:
-    d, q = _scaled(x, a, _TRIED_8, -127, 127)
-    return _bytes(d[None], q.to(torch.int8))
+def values(q: Tensor, line: Line) -> Tensor:
+    """The weights that integers stand for."""
+    return q * line[0] + line[1]
 
 
-def _q4_0(x: Tensor, a: Tensor | None) -> Tensor:
-    d, q = _scaled(x, a, _TRIED_4, -8, 7)
-    return _bytes(d[None], _nibbles(q + 8))
+def stored(scale: Tensor, minimum: Tensor) -> Line:
+    """As a block holds them, in half precision."""
+    return _halved(scale), _halved(minimum)
 
 
-def _q4_1(x: Tensor, a: Tensor | None) -> Tensor:
-    d, m = _best_line(x, a)
-    gain = _gain(x, ((x - m) * _inverse(d)).round_().clamp_(0, 15) * d + m, a)
-    d, m = _stored(d * gain), _stored(m * gain)
-    return _bytes(d[None], m[None], _nibbles(((x - m.float()) * _inverse(d.float())).round_().clamp_(0, 15)))
+def _round_groups(grid: Grid, x: Tensor, a: Tensor | None) -> Tensor:
+    """Groups ``(32, n)`` as blocks, each on its own."""
+    line = grid.best(x, a)
+    gain = _gain(x, values(grid.nearest(x, line), line), a)
+    line = stored(line[0] * gain, line[1] * gain)
+    return grid.blocks(grid.nearest(x, line), line)
 
 
 # -8 is further out than 7: the largest weight goes there, whatever its sign. Or beyond: the others may win.
 _TRIED_4 = (-8.0, -6.25, -6.75, -7.0, -7.25, -7.5, -7.75, -8.25, -8.5)
 _TRIED_8 = (127.0, *(122 + 0.5 * i for i in range(16)))
 
-_ROUNDINGS: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {"Q8_0": _q8_0, "Q4_0": _q4_0, "Q4_1": _q4_1}
-assert all(BLOCK_FORMATS[kind].weights == GROUP for kind in _ROUNDINGS)
+GRIDS = {
+    "Q8_0": Grid(-127, 127, False, partial(_best_scale, tried=_TRIED_8, low=-127, high=127)),
+    "Q4_0": Grid(-8, 7, False, partial(_best_scale, tried=_TRIED_4, low=-8, high=7)),
+    "Q4_1": Grid(0, 15, True, _best_line),
+}
+assert all(BLOCK_FORMATS[kind].weights == GROUP for kind in GRIDS)

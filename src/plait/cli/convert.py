@@ -45,7 +45,8 @@ def convert(
         Round the matrices to blocks of 32 weights with a scale: int8 (8.5 bits a weight), int4 (4.5),
         int4_min (5, with a minimum); printed is what each of them lost. It is written in the native dialect.
     calibrate
-        A UTF-8 text for --quantize: what counts more on it is rounded with more care. Some thousand words will do.
+        A UTF-8 text for --quantize: matrices are rounded so that their outputs on it stay near. Some thousand words
+        of the kind that the model is for will do, and take the error down several times.
     overwrite
         Replace a checkpoint that is there already.
     format
@@ -84,12 +85,12 @@ def rounded(src: str, quantize: str, text: Path | None, loading: Loading) -> tup
     if loading.dtype != "stored":
         raise ValueError("--dtype: --quantize rounds what is stored; leave it out.")
     checkpoint = loading.open(src, weights=loading.random or text is not None)
-    importance = None
+    moments = None
     if text is not None:
         with working(f"reading {text}"):
-            importance = calibrate(checkpoint, [read_text(text)])
+            moments = calibrate(checkpoint, [read_text(text)])
     with working(f"rounding to {quantize}"):
-        return quantise(checkpoint, quantize, importance=importance, device="meta")
+        return quantise(checkpoint, quantize, moments=moments, device="meta")
 
 
 def read_text(path: Path) -> str:
@@ -102,14 +103,14 @@ def read_text(path: Path) -> str:
 
 def row(tensor: Rounded) -> dict[str, Any]:
     """A line of the table; errors in per cent."""
-    weighted = {} if tensor.weighted is None else {"weighted %": 100 * tensor.weighted}
+    outputs = {} if tensor.outputs is None else {"of outputs %": 100 * tensor.outputs}
     return {
         "matrix": tensor.name,
         "shape": "x".join(map(str, tensor.shape)),
         "type": tensor.type,
         "bits": tensor.bits,
         "error %": 100 * tensor.error,
-        **weighted,
+        **outputs,
     }
 
 
