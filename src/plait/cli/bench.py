@@ -52,6 +52,8 @@ def bench(
     from plait.generation.bench import bench
     from plait.generation.runner import ModelRunner
 
+    if loading.device != "cpu":
+        raise ValueError("--device: bench measures the limits of the CPU, and a model on it; leave it out.")
     for name, value in (("threads", running.threads), ("prompt", prompt), ("steps", steps), ("rounds", rounds)):
         if value is not None and value < 1:
             raise ValueError(f"--{name}: {value} is too few; give at least 1.")

@@ -99,7 +99,7 @@ def locate(model: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """How a checkpoint computes: on a CPU by the engine, elsewhere by the plain model.
+    """How a checkpoint computes: on a CPU and on CUDA by the engine, elsewhere by the plain model.
 
     Parameters
     ----------
@@ -117,18 +117,24 @@ class Running:
 
     def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
         """The checkpoint that MODEL names, and the engine where that computes."""
-        if self.plain or loading.device != "cpu" or loading.dtype in ("float16", "float64"):
-            if self.quantize is not None:
-                raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
+        place, _, _ = loading.device.partition(":")
+        plain = self.plain or place not in ("cpu", "cuda") or loading.dtype in ("float16", "float64")
+        if self.quantize is not None and (plain or place != "cpu"):
+            raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
+        if plain:
             return loading.open(model), None
         checkpoint = loading.open(model, lazy=not loading.random)
         with working(f"preparing {model}"):
             from plait.engine import kernels, optimize
 
-            if not kernels.available() and os.environ.get("PLAIT_KERNELS") != "off":
+            if place == "cpu" and not kernels.available() and os.environ.get("PLAIT_KERNELS") != "off":
                 notice(f"{kernels.why_not()} Torch computes instead.")
             return checkpoint, optimize(
-                checkpoint, dtype=loading.dtype, quantization=self.quantize, threads=self.threads
+                checkpoint,
+                dtype=loading.dtype,
+                quantization=self.quantize,
+                threads=self.threads,
+                device=loading.device,
             )
 
 

@@ -57,7 +57,7 @@ def embed(
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise GenerationError(f"batch_size: {batch_size!r} makes no sense; give a whole number from 1.")
     rows = _read(checkpoint, texts, None if record is None else record.max_length)
-    device = torch.device("cpu") if runner is not None else _device(checkpoint.model)
+    device = _device(checkpoint.model) if runner is None else runner.device
     vectors = torch.empty(len(rows), checkpoint.architecture.d_model, device=device)
     by_length = sorted(range(len(rows)), key=lambda i: len(rows[i]), reverse=True)  # rows of a batch hardly padded
     for start in range(0, len(rows), batch_size):
