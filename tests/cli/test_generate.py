@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import plait
 from plait.cli.commands import main
@@ -22,6 +23,17 @@ def output(capsys: Capture, *arguments: object) -> str:
     out, err = capsys.readouterr()
     assert err == ""
     return out
+
+
+def test_the_plain_model_takes_threads_too(forced: Path, capsys: Capture):
+    before = torch.get_num_threads()
+    try:
+        assert output(capsys, "generate", forced, "xa", "--plain", "--threads", 1, "--max-new-tokens", 20) == "bcde\n"
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+    assert main(["generate", str(forced), "xa", "--plain", "--threads", "0"]) == 1
+    assert "threads: 0 makes no sense" in capsys.readouterr().err
 
 
 def test_ge3_the_command_stops_where_python_does(forced: Path, capsys: Capture):

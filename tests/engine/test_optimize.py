@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import plait
-from plait.checkpoint import Checkpoint, CheckpointError
+from plait.checkpoint import Checkpoint, CheckpointError, PlaitNotice
 from plait.engine import kernels, optimize
+from plait.engine.optimize import MOST_THREADS, check_threads
 from plait.generation import Read
 from tests.models import far, random_model, random_tokens
 
@@ -92,6 +93,11 @@ def test_long_prompts_go_through_in_chunks_and_rows_stay_apart() -> None:
 def test_what_makes_no_sense_is_refused(asked: dict[str, object], said: str) -> None:
     with pytest.raises(CheckpointError, match=said):
         optimize(checkpoint(), **asked)  # pyright: ignore
+
+
+def test_more_threads_than_processors_are_told() -> None:
+    with pytest.warns(PlaitNotice, match=r"threads: 1024 on \d+ processors wait for each other"):
+        assert check_threads(MOST_THREADS) == MOST_THREADS
 
 
 def test_a_cache_of_another_runner_is_refused() -> None:

@@ -166,6 +166,12 @@ def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         assert store.folder() == Path("/home/somebody/.cache/plait/packed")
 
 
+def test_a_folder_in_no_ones_home_is_said_and_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLAIT_CACHE", "~nobody-at-all/x")
+    with pytest.warns(PlaitNotice, match="not kept for the next start: ~nobody-at-all/x: there is no such home"):
+        assert same(store.kept(PARTS, NAMES, matrix))
+
+
 # The arena
 
 

@@ -247,6 +247,8 @@ def test_misuse_is_refused_in_one_sentence() -> None:
         generate(model, [2], seed=-1)
     with pytest.raises(GenerationError, match="repetition_penalty: 0 makes no sense"):
         generate(model, [2], repetition_penalty=0)
+    with pytest.raises(GenerationError, match="frequency_penalty: 1e\\+308 makes no sense"):
+        generate(model, [2], frequency_penalty=1e308)
     with pytest.raises(GenerationError, match="prefill_chunk: 0 makes no sense"):
         generate(model, [2], prefill_chunk=0)
     with pytest.raises(GenerationError, match="banned: 99 is no token id"):

@@ -122,6 +122,12 @@ class Running:
         if self.quantize is not None and (plain or place != "cpu"):
             raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
         if plain:
+            if self.threads is not None:
+                import torch
+
+                from plait.engine.optimize import check_threads
+
+                torch.set_num_threads(check_threads(self.threads))
             return loading.open(model), None
         checkpoint = loading.open(model, lazy=not loading.random)
         with working(f"preparing {model}"):

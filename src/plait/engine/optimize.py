@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Collection, Mapping
 
 import torch
 
 from plait.checkpoint import Checkpoint, CheckpointError
 from plait.checkpoint.loading import as_device
+from plait.checkpoint.notice import notice
 from plait.checkpoint.quantise import block_types
 from plait.checkpoint.weights import Weights
 from plait.engine import kernels, store
@@ -68,8 +70,8 @@ def optimize(
         return on_device(checkpoint, _graphics(place, quantization, threads), dtype=wanted, cache_dtype=cached)
     if quantization is not None and wanted not in ("stored", "float32"):
         raise CheckpointError(f"quantization: {quantization!r} and dtype {wanted!r} exclude each other; give one.")
-    if threads is not None and (type(threads) is not int or not 1 <= threads <= MOST_THREADS):
-        raise CheckpointError(f"threads: {threads!r} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
+    if threads is not None:
+        check_threads(threads)
     weights = checkpoint.weights()
     formats = Formats(weights, wanted, block_types(checkpoint.architecture, quantization) if quantization else None)
     if quantization is not None and (twice := next(filter(None, map(weights.blocks, formats.rounded)), None)):
@@ -203,6 +205,16 @@ def _dense(
     dense = DenseWeights(read, _computed(dtype))
     dense.read_now(programs)
     return dense
+
+
+def check_threads(threads: int) -> int:
+    """The number itself; ``CheckpointError`` where it makes no sense, a notice where processors are by far fewer."""
+    if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+        raise CheckpointError(f"threads: {threads!r} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if threads > 2 * processors:
+        notice(f"threads: {threads} on {processors} processors wait for each other; fewer are faster.")
+    return threads
 
 
 def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -> str:

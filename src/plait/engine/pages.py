@@ -6,6 +6,8 @@ product that weights are multiplied by. Legend: g key and value heads, d head wi
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -35,6 +37,7 @@ class Pages:
         self.positions = np.zeros((0, PAGE), np.int32)
         self._references: list[int] = []
         self._free: list[int] = []
+        self._abandoned: deque[list[int]] = deque()
         self.version = 0  # of the storage: grows whenever its addresses change
         self.reserve(pages)
 
@@ -46,7 +49,10 @@ class Pages:
         return torch.zeros(pages, *shape, dtype=self.dtype, device=self.device)
 
     def reserve(self, pages: int) -> None:
-        """Have at least so many pages free, growing once."""
+        """Have at least so many pages free, growing once. Where memory does not suffice all is as good as before."""
+        while self._abandoned:
+            for page in self._abandoned.popleft():
+                self.release(page)
         missing = pages - len(self._free)
         if missing <= 0:
             return
@@ -54,9 +60,13 @@ class Pages:
         total = held + max(missing, held if held > 8 else 0)
 
         def grown(old: Tensor, shape: tuple[int, ...]) -> Tensor:
+            if len(old) >= total:  # of an attempt that failed later on
+                return old
             new = self._zeros(total, shape)
-            new[:held] = old
+            new[:held] = old[:held]
             return new
+
+        self.version += 1
 
         for layer in range(self.n_layers):  # one after the other: only one tensor is there twice
             self.keys[layer] = grown(self.keys[layer], self._keys)
@@ -66,7 +76,6 @@ class Pages:
         self.positions = positions
         self._references += [0] * (total - held)
         self._free += range(total - 1, held - 1, -1)
-        self.version += 1
 
     @property
     def page_bytes(self) -> int:
@@ -89,6 +98,10 @@ class Pages:
         self._references[page] -= 1
         if self._references[page] == 0:
             self._free.append(page)
+
+    def abandon(self, pages: list[int]) -> None:
+        """They are released at the next chance: a finalizer, which may run amid anything, waits for no turn."""
+        self._abandoned.append(pages)
 
     def own(self, page: int) -> int:
         """The page itself where nobody else holds it, otherwise a copy: what may be written."""
@@ -156,9 +169,5 @@ class Run:
             self.pages.share(int(self._table[index]))
         return twin
 
-    def release(self) -> None:
-        """Give the pages back."""
-        self.truncate(0)
-
     def __del__(self) -> None:
-        self.release()
+        self.pages.abandon(self._table[: self._held].tolist())

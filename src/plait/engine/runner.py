@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -16,6 +15,7 @@ from plait.engine.cache import EngineCache, Row
 from plait.engine.pages import CPU, Pages
 from plait.engine.program import Program
 from plait.engine.towers import Encoded, Executor, Reading, Towers
+from plait.engine.turns import Turn
 
 FARTHEST = 1 << 24  # positions; tables of rotations have a line for each up to the farthest that was met
 
@@ -57,7 +57,7 @@ class EngineRunner:
         self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
         self.device, self.dtype = device, dtype
         self._rows_of = tables
-        self._turn = threading.RLock()  # registers and pages are the runner's own: two threads take turns
+        self._turn = Turn()  # registers and pages are the runner's own: two threads take turns
         cached = torch.float64 if dtype == torch.float64 else cache_dtype
         self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached, device=device, pages=pages)
         scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
@@ -71,7 +71,7 @@ class EngineRunner:
         """See ``plait.generation.Runner``. ``ValueError`` for an encoder, which takes none."""
         if "self" not in self._towers.pages:
             raise ValueError("an encoder reads its whole input at once; only a decoder takes a cache.")
-        return EngineCache(self._towers.pages["self"], batch, capacity, total_lengths)
+        return EngineCache(self._towers.pages["self"], self._turn, batch, capacity, total_lengths)
 
     @torch.inference_mode()
     @_in_turn

@@ -10,6 +10,7 @@ file is of, and where each matrix lies), its length and digest. It appears whole
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import mmap
@@ -55,10 +56,12 @@ def kept(parts: Mapping[str, str], names: Sequence[Names], pack: Callable[[Names
 
 def folder() -> Path:
     """Where packed matrices are kept."""
-    if own := os.environ.get("PLAIT_CACHE"):
-        return Path(own).expanduser() / "packed"
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))  # a relative one is to be ignored, says its specification
-    return (base if base.is_absolute() else Path("~/.cache").expanduser()) / "plait" / "packed"
+    place = os.environ.get("PLAIT_CACHE") or (base if base.is_absolute() else Path("~/.cache")) / "plait"
+    try:
+        return Path(place).expanduser() / "packed"
+    except RuntimeError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such home", str(place)) from None
 
 
 def load(parts: Mapping[str, str], names: Sequence[Names]) -> dict[Names, Packed] | None:

@@ -147,15 +147,20 @@ class Towers:
         return torch.from_numpy(logits.numpy().copy())  # torch's own copy would wake its threads
 
     def _decode(self, readings: Sequence[Reading]) -> Mapping[Register, Tensor]:
-        orders: list[np.ndarray] = []
-        for reading in readings:
-            start = reading.row.own.length
-            orders.append(np.arange(start, start + len(reading.tokens), dtype=np.int32))
-            reading.row.own.extend(reading.positions)
-        spaces: dict[Space, Held] = {"self": _held([r.row.own for r in readings], self.pages["self"])}
-        if "memory" in self.pages:
-            spaces["memory"] = _held([r.row.memory for r in readings], self.pages["memory"])
-        return self._run("decoder", readings, orders, spaces)
+        before = [reading.row.own.length for reading in readings]
+        try:
+            orders: list[np.ndarray] = []
+            for reading, start in zip(readings, before, strict=True):
+                orders.append(np.arange(start, start + len(reading.tokens), dtype=np.int32))
+                reading.row.own.extend(reading.positions)
+            spaces: dict[Space, Held] = {"self": _held([r.row.own for r in readings], self.pages["self"])}
+            if "memory" in self.pages:
+                spaces["memory"] = _held([r.row.memory for r in readings], self.pages["memory"])
+            return self._run("decoder", readings, orders, spaces)
+        except BaseException:  # an interrupt too: no row says that it holds what was not stored
+            for reading, length in zip(readings, before, strict=True):
+                reading.row.own.truncate(length)
+            raise
 
     def _run(
         self,

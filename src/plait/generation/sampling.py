@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plait.generation.errors import GenerationError
 from plait.generation.settings import Settings
 
 _COLDEST = 1e-30  # below this, float32 divides by zero; no two logits are that close
@@ -63,6 +64,7 @@ def draw(log_probabilities: Tensor, generators: Sequence[torch.Generator]) -> Te
     uniform = torch.tensor([torch.rand((), generator=g, dtype=torch.float64).item() for g in generators])
     reached = log_probabilities.exp().cumsum(-1, dtype=torch.float64)
     sought = uniform.to(reached.device)[:, None] * reached[:, -1:]
+    _check(reached[:, -1])
     return torch.searchsorted(reached, sought, right=True)[:, 0]
 
 
@@ -73,9 +75,14 @@ def choose(logits: Tensor, settings: Settings, generators: Sequence[torch.Genera
 
 def likeliest(logits: Tensor) -> Tensor:
     """``(b, vocab)`` -> ``(b,)``: the id with the largest logit, of equal ones the first."""
-    if logits.device.type == "cpu":
-        return torch.from_numpy(np.argmax(logits.numpy(), axis=-1))
-    return logits.argmax(-1)
+    chosen = torch.from_numpy(np.argmax(logits.numpy(), axis=-1)) if logits.device.type == "cpu" else logits.argmax(-1)
+    _check(logits.gather(-1, chosen.unsqueeze(-1)))  # of NaN and others the largest is NaN
+    return chosen
+
+
+def _check(found: Tensor) -> None:
+    if bool(found.isnan().any()):
+        raise GenerationError("logits: the model gave NaN; its weights hold some, or its values grew beyond its type.")
 
 
 def logprob(logits: Tensor, tokens: Tensor) -> Tensor:

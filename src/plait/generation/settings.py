@@ -71,8 +71,8 @@ def _whole(value: float) -> bool:
 
 _RIGHT = {
     "repetition_penalty": ("a number above 0 (1 is off)", lambda x: 0 < x < math.inf),
-    "frequency_penalty": ("a finite number (0 is off)", math.isfinite),
-    "presence_penalty": ("a finite number (0 is off)", math.isfinite),
+    "frequency_penalty": ("a number from -1e30 to 1e30 (0 is off)", lambda x: abs(x) <= 1e30),
+    "presence_penalty": ("a number from -1e30 to 1e30 (0 is off)", lambda x: abs(x) <= 1e30),
     "no_repeat_ngram": ("a whole number from 0 (0 is off)", _whole),
     "min_length": ("a whole number from 0", _whole),
     "min_new_tokens": ("a whole number from 0", _whole),

@@ -173,7 +173,7 @@ template <class T> void attend_block(const Tile &t, int64_t block, float *sums) 
 
 // A line's sums so far, and those of its next block.
 inline void join(int64_t D, float *sums, const float *next) {
-    if (next[D] == NOTHING) return;
+    if (next[D + 1] == 0.f) return; // nothing is seen there
     const float most = std::max(sums[D], next[D]), old = std::exp(sums[D] - most), young = std::exp(next[D] - most);
     for (int64_t c = 0; c < D; c += PAGE)
         store(sums + c, fma(load(next + c), broadcast(young), load(sums + c) * broadcast(old)));
@@ -248,7 +248,7 @@ class Attention {
     }
 
     void put(int64_t line, const float *sum) { // who sees nothing gets zeros
-        const Lanes share = broadcast(sum[cut.D] == NOTHING ? 0.f : 1.f / sum[cut.D + 1]);
+        const Lanes share = broadcast(sum[cut.D + 1] == 0.f ? 0.f : 1.f / sum[cut.D + 1]);
         float *y = target.row(t.row(line)) + t.head(line) * o.d_head;
         by_lanes(o.d_head, [&](int64_t c, int64_t left) { store(y + c, load(sum + c) * share, left); });
     }
@@ -277,7 +277,7 @@ class Attention {
                 take_queries();
                 see(block, out);
             } else {
-                for (int64_t i = 0; i < t.lines(); ++i) out[i * cut.sum + cut.D] = NOTHING;
+                for (int64_t i = 0; i < t.lines(); ++i) out[i * cut.sum + cut.D + 1] = 0.f;
             }
         });
         if (done[tile].fetch_add(int32_t(heads), std::memory_order_acq_rel) + heads < cut.blocks * o.kv_heads) return;
