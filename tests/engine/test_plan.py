@@ -57,3 +57,11 @@ def test_the_plans_bytes_are_the_accounts(stored: str, asked: dict[str, str]) ->
         if a.kind == "decoder":
             lines = explain(a, {"decoder": Load(1, 1, 5)}, **asked)
             assert sum(line.bytes for line in lines) == account(a).bytes(stored), name
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_towers_share_is_counted_once(name: str) -> None:
+    a = preset(name)
+    lines = explain(a, {"encoder": Load(8, 8, 8), "decoder": Load(1, 1, 8, 8)})
+    counted = account(a).parameters
+    assert (sum(line.parameters for line in lines), sum(line.bytes for line in lines)) == (counted, 4 * counted)

@@ -161,21 +161,20 @@ def test_the_templates_own_words_are_the_error() -> None:
 
 def test_rendering_starts_fast_and_imports_no_more_than_it_needs() -> None:
     program = (
-        "import sys, time; from plait.text import ChatTemplate; t = time.perf_counter();"
-        "ChatTemplate(source='x').render([]); first = time.perf_counter() - t; t = time.perf_counter();"
-        "ChatTemplate(source='y').render([]); again = time.perf_counter() - t;"
+        "import sys, time; from plait.text import ChatTemplate; t = time.process_time();"
+        "ChatTemplate(source='x').render([]); first = time.process_time() - t; t = time.process_time();"
+        "ChatTemplate(source='y').render([]); again = time.process_time() - t;"
         "print(first, again, 'torch' in sys.modules, 'jinja2' in sys.modules)"
     )
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in sys.path if path))
-    best = 9.0
+    best = next_ = 9.0
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert done.returncode == 0 and not done.stderr, done.stderr
         first, again, torch, jinja2 = done.stdout.split()
         assert (torch, jinja2) == ("False", "False")
-        assert float(again) < 0.1
-        best = min(best, float(first))
-    assert best < 0.8  # about 0.15 on a quiet machine
+        best, next_ = min(best, float(first)), min(next_, float(again))
+    assert best < 0.8 and next_ < 0.1  # about 0.15 and 0.001 on a quiet machine, in processor time
 
 
 def test_a_long_conversation_goes_through() -> None:

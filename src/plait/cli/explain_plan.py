@@ -68,8 +68,10 @@ def explain_plan(
         table([{**_plain(line), "operation": _written(line.operation)} for line in lines])
     else:
         table(_summed([_plain(line) for line in lines]))
+    passes = {"encoder": f"{length:,} tokens", "decoder": f"one token, which attends to {length:,}"}
+    read = "; ".join(f"{tower}: {passes[tower]}" for tower in dict.fromkeys(line.tower for line in lines))
     kernel = sum(line.implementation != "torch" for line in lines)
-    print(f"\n{kernel} of {len(lines)} operations run on kernels; the rest in torch.")
+    print(f"\nCounted: {read}.\n{kernel} of {len(lines)} operations run on kernels; the rest in torch.")
 
 
 def _plain(line: Line) -> dict[str, Any]:

@@ -52,10 +52,10 @@ def explain(
     formats = Formats(weights, dtype, block_types(architecture, quantization) if quantization else None)
     shapes = parameters(architecture)
     found: list[Line] = []
-    counted: set[str] = set()
+    seen, counted = set[str](), set[str]()
     for tower, program in lower(model, formats).items():
         ran = implementations(program)
-        for cost, (operation, implementation) in zip(costs(program, shapes, loads[tower]), ran, strict=True):
+        for cost, (operation, implementation) in zip(costs(program, shapes, loads[tower], seen), ran, strict=True):
             format, size = "", 4 * cost.parameters
             matrix = matrix_of(operation)
             if matrix:

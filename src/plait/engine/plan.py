@@ -30,9 +30,12 @@ class Cost:
     parameters: int  # numbers it reads besides registers; a tied table counts at its first reader
 
 
-def costs(program: Program, shapes: Mapping[str, Shape], load: Load) -> list[Cost]:
-    """One for each operation, in order; their FLOPs are the account's, their parameters its parameters."""
-    seen: set[str] = set()
+def costs(program: Program, shapes: Mapping[str, Shape], load: Load, seen: set[str] | None = None) -> list[Cost]:
+    """One for each operation, in order; their FLOPs are the account's, their parameters its parameters.
+
+    ``seen``: parameters that another program has counted; those counted here are added.
+    """
+    seen = set() if seen is None else seen
     found: list[Cost] = []
     for operation in program.operations:
         new = [name for name in operation.weights if name not in seen]

@@ -28,7 +28,8 @@ READ_BEFORE = 16  # tokens in the cache before decoding is timed
 class Rate:
     """Tokens a second of one kind of work, over the rounds, and the share of its limit that the median round reached.
 
-    ``limit`` names it: ``"memory"`` for decoding, ``"products"`` (float32) for a prompt.
+    ``limit`` names it: ``"memory"`` for decoding, ``"float32 products"`` for a prompt, which weights of
+    fewer bits may exceed.
     """
 
     work: str
@@ -118,7 +119,7 @@ def bench(
             median=statistics.median(rate),
             low=min(rate),
             high=max(rate),
-            limit="memory" if name == "decode" else "products",
+            limit="memory" if name == "decode" else "float32 products",
             share=statistics.median(share),
         )
         for (name, batch, n, _), rate, share in zip(works, times, shares, strict=True)
