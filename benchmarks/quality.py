@@ -168,7 +168,7 @@ def check_same_blocks(floats: Path, path: Path) -> None:
 # Encoders: cosine of embeddings
 
 
-def cosines(checkpoint: plait.Checkpoint, texts: Sequence[str]) -> Iterator[list[str]]:
+def cosines(checkpoint: plait.Checkpoint, texts: Sequence[str], options: argparse.Namespace) -> Iterator[list[str]]:
     """Rows of the table: how near to fp32's the vectors of the texts are."""
     assert checkpoint.tokenizer is not None
     record = checkpoint.pooling
@@ -192,12 +192,16 @@ def cosines(checkpoint: plait.Checkpoint, texts: Sequence[str]) -> Iterator[list
         apart = 1 - (found * fp32).sum(1)
         return [name, f"{apart.mean():.3e}", f"{apart.max():.3e}"]
 
+    moments = calibrate(checkpoint, [options.seen]) if options.calibrate else None
     yield ["weights, and where", "1 - cosine, mean", "largest"]
     yield line("fp32, engine", engine(dtype="float32"))
     for name, wish in WAYS:
         yield line(f"{name}, engine", engine(**wish))
         if "quantization" in wish:
             yield line(f"{name}, weights alone", plain(quantise(checkpoint, name)[0].model))
+            if moments:
+                ours, _ = quantise(checkpoint, name, moments=moments)
+                yield line(f"{name}, calibrated, weights alone", plain(ours.model))
             theirs = rounded_by_peer(checkpoint, block_types(checkpoint.architecture, name))
             yield line(f"{name}, llama.cpp's rounding, weights alone", plain(theirs.model))
 
@@ -221,7 +225,7 @@ def main() -> None:
     parameters = plait.account(checkpoint).parameters
     if checkpoint.architecture.kind == "encoder":
         lines = [line for line in held.splitlines() if len(line.split()) > 3][: options.tokens]
-        rows, what = cosines(checkpoint, lines), f"{len(lines)} lines"
+        rows, what = cosines(checkpoint, lines, options), f"{len(lines)} lines"
     else:
         if checkpoint.tokenizer is None:
             parser.error(f"{options.model}: it has no tokenizer to read {options.text} with.")
