@@ -12,6 +12,7 @@ beside all the others (QuantEase, Behdin et al. 2023), and each group's line to 
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
@@ -37,7 +38,7 @@ def compensate(weight: Tensor, kind: str, moments: Tensor) -> Blocks:
     cannot be rounded, as ``round_to_blocks`` does.
     """
     weight = checked(weight, kind)
-    with torch.inference_mode(False), torch.no_grad():
+    with torch.inference_mode(False):
         slabs = weight.split(moments.shape[1], 1)
         rounded = [_round_slab(slab, h, GRIDS[kind]) for slab, h in zip(slabs, moments, strict=True)]
     rows, columns = weight.shape
@@ -60,15 +61,17 @@ def output_error(weight: Tensor, rounded: Blocks, moments: Tensor) -> float:
 def _round_slab(weight: Tensor, h: Tensor, grid: Grid) -> Tensor:
     """Bytes ``(rows, bytes)`` of some columns, whole groups."""
     h, spread = _prepared(h)
-    parts: list[Tensor] = []
-    for rows in weight.split(_ROWS):
+
+    def round_rows(rows: Tensor) -> Tensor:
         x = rows.float().t().contiguous()
         q, lines = _spread_errors(x, spread, grid)
         for _ in range(_SWEEPS):
             _sweep(x, h, grid, q, lines)
         blocks = [grid.blocks(q[g : g + GROUP], line) for g, line in zip(_groups(x), lines, strict=True)]
-        parts.append(torch.stack(blocks, 1).flatten(1))
-    return torch.cat(parts)
+        return torch.stack(blocks, 1).flatten(1)
+
+    with ThreadPoolExecutor(max(1, torch.get_num_threads())) as threads:
+        return torch.cat(list(threads.map(round_rows, weight.split(_ROWS))))
 
 
 def _prepared(h: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,7 +113,8 @@ def _sweep(x: Tensor, h: Tensor, grid: Grid, q: Tensor, lines: list[Line]) -> No
         for j in range(GROUP):
             was = values(group[j], lines[i])
             group[j] = grid.nearest(was + pull[j] / own[j, j], lines[i])
-            pull -= own[j, :, None] * (values(group[j], lines[i]) - was)
+            pull[j + 1 :] -= own[j, j + 1 :, None] * (values(group[j], lines[i]) - was)
+        pull = slope[here] - own @ (values(group, lines[i]) - before)
         lines[i] = _best_line(group, own, pull, lines[i], grid)
         slope -= h[:, here] @ (values(group, lines[i]) - before)
 
