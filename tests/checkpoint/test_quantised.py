@@ -93,7 +93,9 @@ def test_the_search_beats_the_nearest_and_the_reference_of_ggml(kind: str, share
 def test_rounding_in_inference_mode_is_the_same() -> None:
     with torch.inference_mode():
         found = round_to_blocks(normal(), "Q4_0")
+        careful = compensate(normal(), "Q4_0", inputs_that_go_together())
     assert torch.equal(found.data, round_to_blocks(normal(), "Q4_0").data)
+    assert torch.equal(careful.data, compensate(normal(), "Q4_0", inputs_that_go_together()).data)
 
 
 @pytest.mark.parametrize("kind", KINDS)
