@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from plait.checkpoint import DecodeRules, PlaitNotice
-from plait.generation import Generation, GenerationError, Piece, generate, stream
-from tests.generation.making import ROPE, Scripted, ToyTokenizer, checkpoint, random_model, same, saying
+from plait.generation import Generation, GenerationError, ModelRunner, Piece, Scheduler, embed, generate, stream
+from plait.model import Transformer
+from tests.generation.making import ROPE, TRANSLATOR, Scripted, ToyTokenizer, checkpoint, random_model, same, saying
 
 ENDS = DecodeRules(end=(1, 6))
 
@@ -253,3 +254,29 @@ def test_misuse_is_refused_in_one_sentence() -> None:
         generate(model, [2], prefill_chunk=0)
     with pytest.raises(GenerationError, match="banned: 99 is no token id"):
         generate(model, [2], banned=[99])
+
+
+def test_weights_that_are_not_in_memory_are_refused_with_who_has_them() -> None:
+    with torch.device("meta"):
+        lazy = checkpoint(Transformer(ROPE))
+    for ask in (generate, stream, embed, lambda lazy, _: Scheduler(ModelRunner(lazy.model))):
+        with pytest.raises(GenerationError, match=r"weights are not in memory .* runner=plait.optimize\(checkpoint\)"):
+            ask(lazy, [1, 2])
+
+
+def test_a_runner_that_is_none_or_of_another_model_is_refused() -> None:
+    model = checkpoint(random_model(ROPE))
+    others = {
+        "runner: SimpleNamespace is no runner; give plait.optimize": model,
+        "runner: Transformer is no runner": model.model,
+        "they differ in vocab_size; give plait.optimize": ModelRunner(random_model(ROPE.replace(vocab_size=40))),
+        "they differ in .*n_encoder_layers": ModelRunner(random_model(TRANSLATOR)),
+    }
+    for said, runner in others.items():
+        for ask in (generate, stream, embed):
+            with pytest.raises(GenerationError, match=said):
+                ask(model, [1, 2], runner=runner)
+    with pytest.raises(GenerationError, match="runner: ModelRunner has no states to pool; give plait.optimize"):
+        embed(model, [1, 2], runner=ModelRunner(model.model))  # type: ignore[arg-type]
+    again = random_model(ROPE)  # what matters is the architecture
+    assert same(generate(model, [1, 2], runner=ModelRunner(again)), generate(model, [1, 2]))

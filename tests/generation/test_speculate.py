@@ -31,6 +31,7 @@ from plait.generation.speculate import (
     drafter,
     residual,
 )
+from plait.model import Transformer
 from tests.generation.making import (
     DECODERS,
     ROPE,
@@ -335,9 +336,14 @@ def test_what_cannot_draft_is_refused_in_words() -> None:
     model = checkpoint(random_model(ROPE), tokenizer=LETTERS)
     other = ToyTokenizer([f"{i:x}" for i in range(20)] + ["other"] * 12)
     wide = random_model(ROPE.replace(vocab_size=40))
+    with torch.device("meta"):
+        lazy = checkpoint(Transformer(ROPE))
     for who, said in (
         ("draft", "speculate: 'draft' is no way to draft"),
-        (7, "speculate: int cannot draft"),
+        (7, r"speculate: int cannot draft; give .*, a smaller checkpoint, or a runner of one, plait.optimize\(draft\)"),
+        ((model, 7), "speculate: int cannot draft"),
+        ((model, model, model), "speculate: tuple cannot draft"),
+        (lazy, r"speculate: the weights are not in memory .*; give speculate=plait.optimize\(draft\)"),
         (checkpoint(model.model, tokenizer=other), "vocabulary is another one .* first difference is at id 20"),
         (ModelRunner(wide), "speculate: the draft has 40 tokens and the model 32"),
         (checkpoint(random_model(TRANSLATOR)), "speculate: the draft is encoder-decoder"),

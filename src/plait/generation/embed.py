@@ -15,6 +15,7 @@ from plait.checkpoint.notice import notice
 from plait.generation.errors import GenerationError
 from plait.generation.padding import padded
 from plait.generation.prompts import read_prompts
+from plait.generation.runner import check_in_memory, check_runner
 from plait.model.head import pool
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def embed(
     ``plait.optimize(checkpoint)``; ``None`` is the checkpoint's model itself.
     ``normalize``: to length 1; ``None`` is what the folder says, otherwise not. A text longer than the folder's limit,
     or than the architecture's, is cut to it (a ``PlaitNotice`` says how many were); a special token at its end stays.
-    ``GenerationError`` (a ``ValueError``), before any work, for a pooling or a batch size that is none, and for a text
+    ``GenerationError`` (a ``ValueError``), before any work, for a pooling, a batch size or a runner that is none, for a
+    checkpoint whose weights are not in memory without a runner that has them, and for a text
     that cannot be read: token ids outside the vocabulary, text without a tokenizer, an empty text without a BOS token.
     """
     record = checkpoint.pooling
@@ -56,6 +58,14 @@ def embed(
         normalize = record is not None and record.normalize
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise GenerationError(f"batch_size: {batch_size!r} makes no sense; give a whole number from 1.")
+    if runner is None:
+        check_in_memory("embed", checkpoint.model, "runner=plait.optimize(checkpoint)")
+    else:
+        check_runner(runner, checkpoint.architecture)
+        if not hasattr(runner, "states"):
+            raise GenerationError(
+                f"runner: {type(runner).__name__} has no states to pool; give plait.optimize(checkpoint), or none."
+            )
     rows = _read(checkpoint, texts, None if record is None else record.max_length)
     device = _device(checkpoint.model) if runner is None else runner.device
     vectors = torch.empty(len(rows), checkpoint.architecture.d_model, device=device)

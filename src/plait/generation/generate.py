@@ -13,9 +13,9 @@ from plait.generation.limits import check_limits, new_tokens
 from plait.generation.prompts import read_prompts
 from plait.generation.records import Finish, Generation, Piece
 from plait.generation.row import Request
-from plait.generation.runner import ModelRunner, Runner
+from plait.generation.runner import ModelRunner, Runner, check_runner
 from plait.generation.schedule import Scheduler
-from plait.generation.settings import check_ids, settle
+from plait.generation.settings import check_ids, check_seed, settle
 from plait.generation.speculate import drafter
 from plait.words import nearest
 
@@ -48,7 +48,9 @@ class Options(TypedDict, total=False):
     alternatives: int  # how many of the likeliest tokens to report with each token
     prefill_chunk: int | None  # prompts are read this many tokens at a time; None: at once
     runner: Runner | None  # who computes: plait.optimize(checkpoint), say; None: the checkpoint's model itself
-    speculate: Any  # who guesses ahead: "lookup" in the text itself, or a smaller checkpoint or runner; None: nobody
+    # Who guesses ahead: "lookup" in the text itself; a smaller model of the same vocabulary as a runner, best one of
+    # plait.optimize(draft), as a checkpoint, or as (checkpoint, runner), whose tokenizer is compared; None: nobody
+    speculate: Any
 
 
 def generate(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> Generation | list[Generation]:
@@ -119,7 +121,10 @@ def _begin(
         wishes.pop(name, off)
         for name, off in (("echo", False), ("alternatives", 0), ("prefill_chunk", None), ("speculate", None))
     )
-    runner: Runner = wishes.pop("runner", None) or ModelRunner(checkpoint.model)
+    given = wishes.pop("runner", None)
+    if given is not None:
+        check_runner(given, checkpoint.architecture)
+    runner: Runner = ModelRunner(checkpoint.model) if given is None else given
     architecture, rules, tokenizer = runner.architecture, checkpoint.rules, checkpoint.tokenizer
     if architecture.head != "language":
         raise GenerationError(
@@ -203,8 +208,7 @@ def _seeds(seed: int | Sequence[int] | None, n: int) -> list[int | None]:
     if len(seeds) != n:
         raise GenerationError(f"seed: {len(seeds)} seeds for {n} prompts; give one for all, or one for each.")
     for own in seeds:
-        if own is not None and (isinstance(own, bool) or not isinstance(own, int) or not 0 <= own < 2**63):
-            raise GenerationError(f"seed: {own!r} makes no sense; give a whole number from 0, below 2**63.")
+        check_seed(own)
     return seeds
 
 

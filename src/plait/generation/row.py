@@ -31,18 +31,27 @@ Score = tuple[float, Alternatives]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One row: what is read first (a prompt; the start token of an encoder-decoder), and how it goes on from there."""
+    """One row: what is read first, and how it goes on from there. The checkpoint's decode rules have no say in it.
+
+    Args:
+        tokens: the ids of the prompt, at least one; of an encoder-decoder the start token.
+        limit: new tokens at most, an end id included.
+        settings: how the next token is chosen, and what ends the row; unless given, greedy, and only by its limit.
+        source: the ids that an encoder reads; for an encoder-decoder, and for nothing else.
+        positions: of ``tokens``, where they do not count up from 0; new ones go on from the last.
+        seed: decides what is drawn; ``None`` is another one every time.
+        echo: the prompt's own tokens come first, scored.
+        alternatives: how many of the likeliest tokens are reported with each.
+    """
 
     tokens: Sequence[int]
-    limit: int  # new tokens at most
+    limit: int
     settings: Settings = Settings()
-    source: Sequence[int] | None = None  # what an encoder reads
-    positions: Sequence[int] | None = (
-        None  # of ``tokens``, where they do not count up from 0; new ones go on from the last
-    )
-    seed: int | None = None  # None: another one every time
-    echo: bool = False  # the prompt's own tokens come first, scored
-    alternatives: int = 0  # how many of the likeliest tokens are reported with each
+    source: Sequence[int] | None = None
+    positions: Sequence[int] | None = None
+    seed: int | None = None
+    echo: bool = False
+    alternatives: int = 0
 
     def places(self, start: int, stop: int) -> list[int] | None:
         """The positions of the row's tokens from ``start`` on, where they are not what they would be counted."""

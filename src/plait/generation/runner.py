@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from plait.architecture import Architecture
+from plait.families.binding import few
+from plait.generation.errors import GenerationError
 
 if TYPE_CHECKING:
     from plait.model import Cache, Transformer
@@ -94,13 +96,36 @@ class Runner(Protocol):
         ...
 
 
+def check_runner(runner: Any, architecture: Architecture | None = None) -> None:
+    """``GenerationError`` where ``runner`` is something else, or is of another ``architecture`` than the checkpoint."""
+    if not hasattr(runner, "advance"):
+        raise GenerationError(
+            f"runner: {type(runner).__name__} is no runner; give plait.optimize(checkpoint), or "
+            "plait.generation.ModelRunner(checkpoint.model)."
+        )
+    if architecture is not None and (other := runner.architecture.difference(architecture)):
+        raise GenerationError(
+            f"runner: its architecture is not the checkpoint's, they differ in {few(sorted(other))}; give "
+            "plait.optimize(checkpoint)."
+        )
+
+
+def check_in_memory(what: str, model: Transformer, instead: str) -> None:
+    """``GenerationError`` for a model on the meta device, which has nothing to compute with."""
+    if next(model.parameters()).is_meta:
+        raise GenerationError(
+            f"{what}: the weights are not in memory (lazy=True, or device='meta'); give {instead}, or load them."
+        )
+
+
 _identities = itertools.count()
 
 
 class ModelRunner:
-    """The plain model as a runner."""
+    """The plain model as a runner. ``GenerationError`` for one on the meta device."""
 
     def __init__(self, model: Transformer) -> None:
+        check_in_memory("model", model, "runner=plait.optimize(checkpoint)")
         self.model = model
         self.architecture: Architecture = model.architecture
         weight = next(model.parameters())

@@ -25,8 +25,8 @@ from plait.generation.errors import GenerationError
 from plait.generation.prefixes import Prefixes, shareable
 from plait.generation.records import Piece
 from plait.generation.row import Request, Row, at_least_float32, choose_next, score
-from plait.generation.runner import Read, Runner
-from plait.generation.settings import check_ids
+from plait.generation.runner import Read, Runner, check_runner
+from plait.generation.settings import Settings, check_ids, check_seed
 from plait.generation.speculate import Draft, Drafter, Pace, verify
 
 if TYPE_CHECKING:
@@ -80,13 +80,21 @@ class Scheduler:
     """Any number of requests, written side by side. One thread drives it: ``submit`` and ``cancel`` between steps.
 
         scheduler = Scheduler(runner, tokenizer)
-        id = scheduler.submit(request)
+        id = scheduler.submit(Request(tokens=tokenizer.encode("Once"), limit=20, settings=Settings(temperature=0.8)))
         while not scheduler.idle:
-            for id, piece in scheduler.step(): ...
+            for id, said in scheduler.step():  # said: a Piece, or the Exception that ended this sequence
+                ...
 
-    ``rows`` are written at a time, further ones wait. ``chunk``: prompt tokens read in a step, of all sequences
-    together, so that nobody waits long for another's prompt. ``prefix_tokens``: how many tokens of finished sequences
-    are held for others that begin alike. ``drafter``: who guesses ahead, see ``speculate.drafter``.
+    Args:
+        runner: who computes, ``plait.optimize(checkpoint)`` say.
+        tokenizer: the checkpoint's, which makes text of tokens; of an encoder-decoder that of the target. Without one
+            pieces have no text.
+        rows: so many sequences are written at a time, further ones wait.
+        chunk: prompt tokens read in a step, of all sequences together, so that nobody waits long for another's prompt.
+        prefix_tokens: how many tokens of finished sequences are held for others that begin alike.
+        drafter: who guesses ahead for all of them, made by ``plait.drafter``.
+
+    Raises ``GenerationError`` for what is none of these.
     """
 
     def __init__(
@@ -102,6 +110,16 @@ class Scheduler:
         for name, value, least in (("rows", rows, 1), ("chunk", chunk, 1), ("prefix_tokens", prefix_tokens, 0)):
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise GenerationError(f"{name}: {value!r} makes no sense; give a whole number from {least}.")
+        check_runner(runner)
+        if tokenizer is not None and not hasattr(tokenizer, "stream"):
+            raise GenerationError(
+                f"tokenizer: {type(tokenizer).__name__} is no tokenizer; give the checkpoint's, checkpoint.tokenizer."
+            )
+        if drafter is not None and not hasattr(drafter, "draft"):
+            raise GenerationError(
+                f"drafter: {type(drafter).__name__} is no drafter; make one with plait.drafter("
+                '"lookup", runner, tokenizer), say.'
+            )
         self.runner, self.tokenizer, self.drafter = runner, tokenizer, drafter
         self.rows, self.chunk = rows, chunk
         self.prefixes = Prefixes(prefix_tokens)
@@ -147,8 +165,9 @@ class Scheduler:
 
     @torch.inference_mode()
     def step(self) -> list[Said]:
-        """One pass: the pieces that came of it, each sequence's in order; none where only prompts were read, and none
-        when idle. A sequence whose own error ends it says that error last; the others never see it."""
+        """One pass: ``(number, Piece)`` for what came of it, each sequence's in order; none where only prompts were
+        read, and none when idle. A sequence whose own error ends it says that last, as ``(number, Exception)``, which
+        is given and not raised: the others never see it."""
         while self._waiting and len(self._running) < self.rows:
             self._running.append(self._waiting.popleft())
         said: list[Said] = []
@@ -329,7 +348,21 @@ def _each(work: Any, items: Sequence[Any]) -> list[Any]:
 
 
 def _check(runner: Runner, request: Request) -> None:
-    """``GenerationError`` where a request does not fit the runner."""
+    """``GenerationError`` where a request is none, or does not fit the runner."""
+    if not isinstance(request, Request):
+        raise GenerationError(
+            f"request: {type(request).__name__} is no request; give "
+            "plait.Request(tokens=tokenizer.encode(text), limit=20), say."
+        )
+    if not isinstance(request.settings, Settings):
+        raise GenerationError(
+            f"request.settings: {type(request.settings).__name__} is none; give plait.Settings(temperature=0.8), say."
+        )
+    if not isinstance(request.tokens, Sequence):
+        raise GenerationError(
+            f"request.tokens: {type(request.tokens).__name__} is no list of token ids; give tokenizer.encode(text)."
+        )
+    check_seed(request.seed)
     a, n = runner.architecture, len(request.tokens)
     if a.head != "language":
         raise GenerationError(f"request: this {a.kind} has no language head to write with.")
@@ -348,6 +381,10 @@ def _check(runner: Runner, request: Request) -> None:
         raise GenerationError(f"request.positions: {len(request.positions)} of them for {n} tokens; give one for each.")
     if isinstance(request.limit, bool) or not isinstance(request.limit, int) or request.limit < 1:
         raise GenerationError(f"request.limit: {request.limit!r} makes no sense; give a whole number from 1.")
+    if a.max_length is not None and n >= a.max_length:
+        raise GenerationError(
+            f"request.tokens: {n} leave no room in a context of {a.max_length}; give at most {a.max_length - 1}."
+        )
     if a.max_length is not None and n + request.limit > a.max_length:
         raise GenerationError(
             f"request: {n} tokens and {request.limit} new ones exceed the context of {a.max_length}; ask for at most "

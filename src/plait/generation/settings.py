@@ -21,20 +21,37 @@ if TYPE_CHECKING:
 class Settings:
     """Every rule of decoding, in the order in which the rules are applied; the defaults are all off.
 
-    ``GenerationError`` where a value makes no sense.
+    Args:
+        repetition_penalty: a token that stands in the prompt or was written is less likely above 1.
+        frequency_penalty: taken from a token's logit for each time it was written.
+        presence_penalty: taken from it once it was written.
+        no_repeat_ngram: so many tokens in a row are not written twice; 0 is off.
+        banned: sequences of ids; the last token of one is banned where the others stand.
+        min_length: no end before there are so many tokens, the prompt's included.
+        min_new_tokens: no end before so many were written.
+        forced_first: the id that is written first.
+        forced_last: the id that is written where the limit is reached.
+        temperature: 0 takes the likeliest token; 1 draws from the model's own distribution.
+        top_k: draw among so many of the likeliest; 0 is all.
+        top_p: draw among the likeliest that hold this share of the probability.
+        min_p: draw among tokens at least this fraction as likely as the likeliest.
+        end: ids that end the row: ``(tokenizer.eos,)``, say.
+        stop: texts that end it, and are not shown.
+
+    Raises ``GenerationError`` where a value makes no sense.
     """
 
-    repetition_penalty: float = 1.0  # over prompt and new tokens
-    frequency_penalty: float = 0.0  # over new tokens
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     no_repeat_ngram: int = 0
-    banned: tuple[tuple[int, ...], ...] = ()  # sequences; the last token of one is banned where the others stand
-    min_length: int = 0  # prompt included
+    banned: tuple[tuple[int, ...], ...] = ()
+    min_length: int = 0
     min_new_tokens: int = 0
     forced_first: int | None = None
     forced_last: int | None = None
-    temperature: float = 0.0  # 0: greedy
-    top_k: int = 0  # 0: all
+    temperature: float = 0.0
+    top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
     end: tuple[int, ...] = ()
@@ -153,6 +170,12 @@ def check_ids(name: str, ids: Iterable[int], vocab_size: int) -> None:
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocab_size:
             raise GenerationError(f"{name}: {token!r} is no token id; give whole numbers from 0 to {vocab_size - 1}.")
+
+
+def check_seed(seed: int | None) -> None:
+    """``GenerationError`` where a seed is given that is none."""
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
+        raise GenerationError(f"seed: {seed!r} makes no sense; give a whole number from 0, below 2**63.")
 
 
 def _flat(items: Iterable[int | tuple[int, ...]]) -> list[int]:

@@ -25,13 +25,14 @@ from plait.generation.errors import GenerationError
 from plait.generation.prefixes import common
 from plait.generation.records import Piece
 from plait.generation.row import Row, at_least_float32, choose_next, score
-from plait.generation.runner import ModelRunner, Read, Runner
+from plait.generation.runner import ModelRunner, Read, Runner, check_in_memory
 from plait.generation.sampling import draw, likeliest, narrow
 
 if TYPE_CHECKING:
     from plait.text import Tokenizer
 
 LONGEST = 16  # tokens of a draft
+_WAYS = 'give "lookup", a smaller checkpoint, or a runner of one, plait.optimize(draft)'
 
 
 class Draft(NamedTuple):
@@ -59,7 +60,7 @@ def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter |
         return None
     if isinstance(wish, str):
         if wish != "lookup":
-            raise GenerationError(f'speculate: {wish!r} is no way to draft; give "lookup", or a smaller checkpoint.')
+            raise GenerationError(f"speculate: {wish!r} is no way to draft; {_WAYS}.")
         return Lookup()
     theirs, draft = _opened(wish)
     mine, its = runner.architecture, draft.architecture
@@ -88,15 +89,13 @@ def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter |
 
 def _opened(wish: Any) -> tuple[Tokenizer | None, Runner]:
     """The tokenizer, where it is known, and the runner of a draft."""
-    if isinstance(wish, tuple):
-        checkpoint, draft = wish
-    else:
-        checkpoint, draft = wish, wish if hasattr(wish, "advance") else None
-    theirs = getattr(checkpoint, "tokenizer", None)
-    if draft is None and hasattr(checkpoint, "model"):
-        draft = ModelRunner(checkpoint.model)
-    if draft is None:
-        raise GenerationError(f'speculate: {type(wish).__name__} cannot draft; give "lookup", or a smaller checkpoint.')
+    both: tuple[Any, ...] = wish if isinstance(wish, tuple) and len(wish) == 2 else (wish,)
+    draft, theirs = both[-1], getattr(both[0], "tokenizer", None)
+    if len(both) == 1 and hasattr(draft, "model") and not hasattr(draft, "advance"):
+        check_in_memory("speculate", draft.model, "speculate=plait.optimize(draft)")
+        draft = ModelRunner(draft.model)
+    if not hasattr(draft, "advance"):
+        raise GenerationError(f"speculate: {type(draft).__name__} cannot draft; {_WAYS}.")
     return theirs if theirs is None or theirs.target is None else theirs.target, draft
 
 
