@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,17 +103,39 @@ def test_the_demo_prints_what_the_readme_says(smollm2: Path, minilm: Path, tmp_p
     assert "63,082,496" in printed
 
 
-def execute(found: list[Block], folder: Path) -> None:
-    """Python blocks of one page, one after the other, in one namespace."""
+def execute(found: list[Block], folder: Path) -> dict[str, object]:
+    """Python blocks of one page, one after the other, in one namespace, which is given back."""
     names: dict[str, object] = {}
     with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         for block in found:
             exec(compile("\n" * block.line + block.text, block.page, "exec"), names)
+    return names
 
 
-@pytest.mark.parametrize("page", [page for page, found in PYTHON.items() if found])
+@pytest.mark.parametrize("page", [p for p, found in PYTHON.items() if any(not REAL.search(b.text) for b in found)])
 def test_python_without_a_real_model(page: str, tmp_path: Path):
     execute([block for block in PYTHON[page] if not REAL.search(block.text)], tmp_path)
+
+
+def test_the_scheduler_of_the_example_writes_what_each_prompt_gets_alone(smollm2: Path, tmp_path: Path):
+    import plait
+
+    names: dict[str, Any] = execute(PYTHON["engine.md"], tmp_path)
+    checkpoint, runner = names["checkpoint"], names["runner"]
+    for (prompt, wishes), text in zip(names["asked"].items(), names["texts"].values(), strict=True):
+        chosen = wishes.get("settings", plait.Settings())
+        alone = plait.generate(
+            checkpoint,
+            prompt,
+            runner=runner,
+            max_new_tokens=wishes["limit"],
+            seed=wishes.get("seed"),
+            temperature=chosen.temperature,
+            top_p=chosen.top_p,
+            end=chosen.end,
+            repetition_penalty=1.0,
+        )
+        assert isinstance(alone, plait.Generation) and text == alone.text != ""
 
 
 @pytest.mark.slow

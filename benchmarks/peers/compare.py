@@ -31,7 +31,7 @@ from shapes import PAIRS, SHAPES, Pair
 
 import plait
 from plait.checkpoint.gguf import GGUFSource
-from plait.cli.models import locate
+from plait.checkpoint.package import PREFIX, inside_package
 from plait.generation.machine import Reading
 
 HERE = Path(__file__).parent
@@ -364,7 +364,9 @@ def processor() -> str:
 
 def file_of(pair: Pair, work: Path) -> Path:
     """The GGUF file of a pair."""
-    return work / f"{pair.shape}-{pair.type}.gguf" if pair.shape in SHAPES else Path(locate(pair.shape))
+    if pair.shape in SHAPES:
+        return work / f"{pair.shape}-{pair.type}.gguf"
+    return inside_package(pair.shape.removeprefix(PREFIX)) if pair.shape.startswith(PREFIX) else Path(pair.shape)
 
 
 def main() -> None:

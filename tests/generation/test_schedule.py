@@ -30,6 +30,7 @@ from tests.generation.making import (
     Scripted,
     ToyTokenizer,
     alone,
+    checkpoint,
     equal,
     random_model,
     saying,
@@ -388,7 +389,12 @@ def test_sv6_nothing_is_held_of_what_has_ended() -> None:
         ({"tokens": [1, 32]}, "request.tokens: 32 is no token id"),
         ({"limit": 0}, "request.limit: 0 makes no sense"),
         ({"limit": 10**9}, "exceed the context of 64; ask for at most 61"),
-        ({"tokens": [1] * 64}, "64 tokens and 2 new ones exceed the context of 64"),
+        ({"tokens": [1] * 63}, "63 tokens and 2 new ones exceed the context of 64; ask for at most 1 new ones"),
+        ({"tokens": [1] * 64}, "request.tokens: 64 leave no room in a context of 64; give at most 63"),
+        ({"tokens": 7}, "request.tokens: int is no list of token ids"),
+        ({"tokens": "text"}, "request.tokens: 't' is no token id"),
+        ({"settings": {"temperature": 1.0}}, r"request.settings: dict is none; give plait.Settings\("),
+        ({"seed": -1}, "seed: -1 makes no sense"),
         ({"source": [1]}, "request.source: an encoder-decoder reads one"),
         ({"positions": [1]}, "request.positions: 1 of them for 3 tokens"),
     ],
@@ -402,6 +408,16 @@ def test_sv3_a_request_that_cannot_be_written_is_refused_at_once(change: dict[st
 
 def test_misuse_is_refused_in_one_sentence() -> None:
     runner = ModelRunner(Scripted(lambda p: 1, TRANSLATOR))
+    with pytest.raises(GenerationError, match=r"request: str is no request; give plait.Request\(tokens="):
+        Scheduler(runner).submit("Once upon a time")  # type: ignore[arg-type]
+    for arguments, said in (
+        ((checkpoint(runner.model), LETTERS), "runner: SimpleNamespace is no runner; give plait.optimize"),
+        ((runner, checkpoint(runner.model)), "tokenizer: SimpleNamespace is no tokenizer"),
+    ):
+        with pytest.raises(GenerationError, match=said):
+            Scheduler(*arguments)
+    with pytest.raises(GenerationError, match=r"drafter: str is no drafter; make one with plait.drafter\("):
+        Scheduler(runner, drafter="lookup")  # type: ignore[arg-type]
     for name, value in (("rows", 0), ("chunk", 0), ("prefix_tokens", -1), ("chunk", 2.5)):
         with pytest.raises(GenerationError, match=f"{name}: {value} makes no sense"):
             Scheduler(runner, **{name: value})  # type: ignore[arg-type]

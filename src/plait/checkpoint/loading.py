@@ -44,8 +44,9 @@ def load(
     """Read a checkpoint. Nothing in it is run, whatever its files ask for.
 
     Args:
-        source: a folder, a ``.safetensors`` or ``.gguf`` file, a hub name ``"org/name"`` (or ``"org/name/file.gguf"``);
-            with ``random``, also a preset's name or an ``Architecture``.
+        source: a folder, a ``.safetensors`` or ``.gguf`` file, a hub name ``"org/name"`` (or ``"org/name/file.gguf"``),
+            or ``"package:NAME"``, the checkpoint inside an installed package; with ``random``, also a preset's name or
+            an ``Architecture``.
         dtype: ``"stored"`` keeps the type of the file, except that quantised weights become float32, float16 does on a
             CPU, and of mixed types the widest is taken (said by a ``PlaitNotice``; ``save`` writes each tensor as it
             was stored); or one type for all, ``"float32"``, ``"bfloat16"``, ``"float16"``, ``"float64"``, or torch's.
@@ -142,11 +143,18 @@ def locate(
 ) -> Path | Architecture:
     """The folder or file that ``source`` names, fetched if need be; with ``random``, also a preset's architecture."""
     from plait.checkpoint.hub import fetch, is_hub_name
+    from plait.checkpoint.package import PREFIX, inside_package
     from plait.presets import PRESETS, preset
 
     text, path = os.fspath(source), Path(source).expanduser()
     if not text:
         raise CheckpointError("source: the name is empty; give a folder, a file or a hub name ('.' is here).")
+    if isinstance(source, str) and text.startswith(PREFIX):
+        if revision is not None:
+            raise CheckpointError(
+                f"revision: it belongs to hub names, and {text!r} is an installed package; leave it out."
+            )
+        return inside_package(text.removeprefix(PREFIX))
     if path.exists():
         if revision is not None:
             advice = f"; write 'hub:{text}' to mean the hub's" if is_hub_name(text) else ""
@@ -158,7 +166,8 @@ def locate(
     if isinstance(source, str) and is_hub_name(text):
         return fetch(text, revision=revision, offline=offline, pickle=pickle, weights=weights and not random)
     raise CheckpointError(
-        f"{text}: there is no such file or folder, and it is neither a hub name ('org/name') nor a preset."
+        f"{text}: there is no such file or folder, and it is neither a hub name ('org/name'), 'package:NAME' "
+        "nor a preset."
     )
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from plait.text import Tokenizer
 
 Dtype = Literal["stored", "float32", "bfloat16", "float16", "float64"]
-PACKAGE = "package:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +80,11 @@ def present(device: str) -> str:
 
 
 def locate(model: str) -> str:
-    """MODEL as ``plait.load`` takes it: ``package:NAME`` becomes the path of the one checkpoint in that package."""
+    """MODEL as ``plait.load`` takes it; ``ValueError`` where it can be nothing of the kind."""
     from plait.presets import PRESETS
 
     if not model.strip():
         raise ValueError(f"MODEL: {model!r} names nothing; give a folder, a .gguf file, a hub name or a preset.")
-    if model.startswith(PACKAGE):
-        return str(inside_package(model.removeprefix(PACKAGE)))
     if model not in PRESETS and not (":" in model or "/" in model or Path(model).exists()):
         near = nearest(model, PRESETS)
         raise ValueError(
@@ -168,25 +165,6 @@ def read_recipe(model: str) -> Architecture:
         raise ValueError(f"{model}: it is not UTF-8, and so no recipe.") from None
     except ValueError as error:
         raise ValueError(f"{model}: {error}") from None
-
-
-def inside_package(name: str) -> Path:
-    """The GGUF file, or the folder with a config.json, among an installed package's files; nothing is imported."""
-    import importlib.metadata
-
-    try:
-        files = importlib.metadata.files(name) or []
-    except importlib.metadata.PackageNotFoundError:
-        raise ValueError(f"package:{name}: there is no installed package of that name.") from None
-    weights = {file for file in files if file.suffix == ".gguf"}
-    folders = {file.parent for file in files if file.suffix == ".safetensors" and file.parent / "config.json" in files}
-    found = sorted(Path(str(file.locate())) for file in weights) + sorted(
-        Path(str(importlib.metadata.distribution(name).locate_file(folder))) for folder in folders
-    )
-    if len(found) != 1:
-        listed = f"{len(found)}: {', '.join(map(str, found))}" if found else "none"
-        raise ValueError(f"package:{name}: one GGUF file or folder with config.json is looked for; it has {listed}.")
-    return found[0]
 
 
 def architecture_of(model: str) -> Architecture:

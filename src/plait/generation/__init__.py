@@ -10,6 +10,8 @@ from plait.generation.records import Finish, Generation, Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Read, Runner
 from plait.generation.schedule import Scheduler
+from plait.generation.settings import Settings
+from plait.generation.speculate import drafter
 
 __all__ = [
     "Finish",
@@ -21,6 +23,8 @@ __all__ = [
     "Request",
     "Runner",
     "Scheduler",
+    "Settings",
+    "drafter",
     "embed",
     "generate",
     "stream",
