@@ -44,12 +44,11 @@ def runners(
     stacks = matrices(programs.values())
     packed = {names: pack(torch.cat([read(n, torch.float32) for n in names]), "F32") for names in stacks}
     held, dense = PackedWeights(read, packed), DenseWeights(read, torch.float32)
-    rows = {"decoder": a.vocab_size, "encoder": a.source_vocab_size}.__getitem__
     mine = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
     theirs = {name: (program, TorchPath(program, dense)) for name, program in programs.items()}
     return (
-        EngineRunner(a, mine, rows, "", cache_dtype=cache),
-        EngineRunner(a, theirs, rows, "", cache_dtype=cache),
+        EngineRunner(a, mine, "", cache_dtype=cache),
+        EngineRunner(a, theirs, "", cache_dtype=cache),
     )
 
 

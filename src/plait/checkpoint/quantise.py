@@ -92,7 +92,7 @@ def quantise(
             raise CheckpointError(f"moments: {name} has {columns} inputs, not those of {tuple(moments[name].shape)}.")
         if not moments[name].isfinite().all():
             raise CheckpointError(f"moments: the inputs of {name} were not all finite; calibrate on another text.")
-    if strange := [name for name in moments if name not in weights.names]:
+    if strange := [name for name in moments if name not in kinds]:
         raise CheckpointError(f"moments: this model has no {few(strange)}.")
     if odd := [
         n for n, shape in parameters(checkpoint.architecture).items() if _multiplies(n, shape) and n not in kinds

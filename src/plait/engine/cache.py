@@ -9,8 +9,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from plait.engine.lock import RunnerLock
 from plait.engine.pages import PAGE, Pages, Run
-from plait.engine.turns import Turn
 from plait.model.cache import CacheFull
 
 
@@ -28,21 +28,21 @@ class Row:
 
 
 class EngineCache:
-    """Rows in pages that may be shared; made by a runner, which alone writes into it. Pages are counted in its turn."""
+    """Rows in pages that may be shared; made by a runner, which alone writes into it and whose lock they are under."""
 
     def __init__(
-        self, pages: Pages, turn: Turn, batch: int, capacity: int | None, total_lengths: Sequence[int] | None
+        self, pages: Pages, lock: RunnerLock, batch: int, capacity: int | None, total_lengths: Sequence[int] | None
     ) -> None:
         for name, value in (("batch", batch), ("capacity", capacity)):
             if value is not None and (not isinstance(value, int) or value < 0):
                 raise ValueError(f"{name}: {value!r} makes no sense; give a whole number from 0.")
         if total_lengths is not None and len(total_lengths) != batch:
             raise ValueError(f"total_lengths: {len(total_lengths)} of them do not fit {batch} rows.")
-        self.capacity, self.pages, self._turn = capacity, pages, turn
+        self.capacity, self.pages, self._lock = capacity, pages, lock
         totals = [None] * batch if total_lengths is None else [int(n) for n in total_lengths]
         self.rows = [Row(Run(pages, capacity or PAGE), total=total) for total in totals]
         if capacity is not None:
-            with turn:
+            with lock:
                 pages.reserve(batch * -(-capacity // PAGE))
 
     @property
@@ -83,7 +83,7 @@ class EngineCache:
         wanted = wanted.expand(self.batch)
         if bool((wanted > self.lengths).any()) or bool((wanted < 0).any()):
             raise ValueError(f"truncate: rows hold {self.lengths.tolist()} tokens, not {wanted.tolist()}.")
-        with self._turn:
+        with self._lock:
             for row, length in zip(self.rows, wanted.tolist(), strict=True):
                 row.own.truncate(length)
 
@@ -94,7 +94,7 @@ class EngineCache:
             raise ValueError(f"reorder: {chosen} are not numbers of rows; there are {self.batch}, counted from 0.")
         taken: set[int] = set()
         new: list[Row] = []
-        with self._turn:
+        with self._lock:
             for index in chosen:
                 new.append(self.rows[index].fork() if index in taken else self.rows[index])
                 taken.add(index)
@@ -105,7 +105,7 @@ class EngineCache:
         if n < 0:
             raise ValueError(f"fork: {n} times makes no sense; give a number from 0.")
         twin = type(self).__new__(type(self))
-        twin.capacity, twin.pages, twin._turn = self.capacity, self.pages, self._turn
-        with self._turn:
+        twin.capacity, twin.pages, twin._lock = self.capacity, self.pages, self._lock
+        with self._lock:
             twin.rows = [row.fork() for row in self.rows for _ in range(n)]
         return twin

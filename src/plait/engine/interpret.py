@@ -76,9 +76,9 @@ def _linear(o: p.Linear, pass_: Pass | Laid, registers: Registers, weights: Dens
         for weight, bias in zip(o.weight, o.bias, strict=True)
     ]
     y = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-    y = y if o.activation is None else ACTIVATIONS[o.activation](y)
+    y = o.scale * (y if o.activation is None else ACTIVATIONS[o.activation](y))
     target = at(o.target, registers)
-    target.copy_(o.skip * target + o.scale * y if o.add else y)
+    target.copy_(o.skip * target + y if o.add else y)
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -137,7 +137,8 @@ def _attend(o: p.Attend, pass_: Pass, registers: Registers, weights: Dense) -> N
         behind = orders[:, None] - torch.arange(keys.shape[1])[None, :]
         allowed = visible(o, behind)
         scores = scores.masked_fill(~allowed, float("-inf"))
-        pattern = scores.softmax(-1).nan_to_num(0.0)  # who sees nothing gets zeros
+        blind = ~allowed.any(-1, keepdim=True)
+        pattern = scores.softmax(-1).masked_fill(blind, 0.0)  # who sees nothing gets zeros
         mix = (pattern.unflatten(0, (o.n_kv_heads, group)) @ values.unsqueeze(1)).flatten(0, 1)  # h n d
         target[rows] = mix.transpose(0, 1).flatten(1)
 

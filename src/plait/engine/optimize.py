@@ -171,12 +171,9 @@ def _runner(
     device: torch.device = CPU,
     pages: type[Pages] = Pages,
 ) -> EngineRunner:
-    a = checkpoint.architecture
-    rows = {"decoder": a.vocab_size, "encoder": a.source_vocab_size}
     return EngineRunner(
-        a,
+        checkpoint.architecture,
         executors,
-        rows.__getitem__,
         f"{identity} {next(_made)}",  # another engine has other pages, even of the same weights
         weight_bytes=size,
         dtype=_computed(dtype),

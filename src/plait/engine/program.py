@@ -56,7 +56,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One step. ``target`` is what it writes; a subclass names what it reads."""
+    """One step. ``target`` is what it writes (``Store`` writes into pages); a subclass names what it reads."""
 
     target: View
 
@@ -144,7 +144,7 @@ class Store(Operation):
 class Attend(Operation):
     """``softmax(cap(scale * Q K^T) + bias) V`` over what the row's sequence holds in a layer's pages.
 
-    ``causal``: no further than the row itself. ``bias``: ``"alibi"``, or a relative bias's spec and weight.
+    ``causal``: no further than the row itself. The bias is ``alibi``'s, or a ``relative`` one with its weight.
     """
 
     queries: View

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -12,10 +13,10 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.engine.cache import EngineCache, Row
+from plait.engine.lock import RunnerLock
 from plait.engine.pages import CPU, Pages
 from plait.engine.program import Program
 from plait.engine.towers import Encoded, Executor, Reading, Towers
-from plait.engine.turns import Turn
 
 FARTHEST = 1 << 24  # positions; tables of rotations have a line for each up to the farthest that was met
 
@@ -28,7 +29,7 @@ def _in_turn(work: Callable[Concatenate[EngineRunner, P], T]) -> Callable[Concat
 
     @wraps(work)
     def alone(self: EngineRunner, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._turn:
+        with self._lock:
             return work(self, *args, **kwargs)
 
     return alone
@@ -45,7 +46,6 @@ class EngineRunner:
         self,
         architecture: Architecture,
         executors: Mapping[str, tuple[Program, Executor]],
-        tables: Callable[[str], int],
         identity: str,
         *,
         weight_bytes: int = 0,
@@ -56,8 +56,8 @@ class EngineRunner:
     ) -> None:
         self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
         self.device, self.dtype = device, dtype
-        self._rows_of = tables
-        self._turn = Turn()  # registers and pages are the runner's own: two threads take turns
+        self._vocabulary = {"decoder": architecture.vocab_size, "encoder": architecture.source_vocab_size}
+        self._lock = RunnerLock()  # registers and pages are the runner's own: two threads take turns
         cached = torch.float64 if dtype == torch.float64 else cache_dtype
         self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached, device=device, pages=pages)
         scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
@@ -71,7 +71,7 @@ class EngineRunner:
         """See ``plait.generation.Runner``. ``ValueError`` for an encoder, which takes none."""
         if "self" not in self._towers.pages:
             raise ValueError("an encoder reads its whole input at once; only a decoder takes a cache.")
-        return EngineCache(self._towers.pages["self"], self._turn, batch, capacity, total_lengths)
+        return EngineCache(self._towers.pages["self"], self._lock, batch, capacity, total_lengths)
 
     @torch.inference_mode()
     @_in_turn
@@ -94,7 +94,7 @@ class EngineRunner:
         if batch != cache.batch:
             raise ValueError(f"tokens: {batch} rows, but the cache was made for {cache.batch}.")
         real = np.ones((batch, n), bool) if mask is None else _whole("mask", mask, (batch, n)).astype(bool)
-        ids = _ids("tokens", tokens, self._rows_of("decoder"), real)
+        ids = _ids("tokens", tokens, self._vocabulary["decoder"], real)
         given = None if positions is None else _whole("positions", positions, (batch, n))
         sources = None
         if source is not None:
@@ -105,7 +105,7 @@ class EngineRunner:
             if source_mask is not None:
                 there = _whole("source_mask", source_mask, shape).astype(bool)
             sources = [
-                r[m] for r, m in zip(_ids("source", source, self._rows_of("encoder"), there), there, strict=True)
+                r[m] for r, m in zip(_ids("source", source, self._vocabulary["encoder"], there), there, strict=True)
             ]
         readings = []
         for i, row in enumerate(cache.rows):
@@ -113,16 +113,13 @@ class EngineRunner:
             readings.append(
                 self._reading(row, ids[i][real[i]], None if given is None else given[i][real[i]], not last_only)
             )
-        self._remember(cache.rows, sources)
-        logits = self._towers.read(readings)
-        if self._towers.pools("decoder"):
-            return logits
-        counts = [len(reading.wanted) for reading in readings]
-        if last_only:
+        with self._encoded(cache.rows, sources or [None] * batch):
+            logits = self._towers.read(readings)
+        if last_only or self._towers.pools("decoder"):
             out = logits.new_zeros(batch, 1, logits.shape[1])
-            out[[i for i, count in enumerate(counts) if count], 0] = logits
-            return out
-        if all(real.flat):
+            out[[i for i, reading in enumerate(readings) if len(reading.tokens)], 0] = logits
+            return out[:, 0] if self._towers.pools("decoder") else out
+        if real.all():
             return logits.view(batch, n, -1)
         out = logits.new_zeros(batch, n, logits.shape[1])
         out[torch.from_numpy(real)] = logits
@@ -133,13 +130,13 @@ class EngineRunner:
     def step(self, tokens: Tensor, cache: EngineCache) -> Tensor:
         """See ``plait.generation.Runner``."""
         self._check_cache(cache)
-        ids = _ids("tokens", tokens.unsqueeze(1), self._rows_of("decoder"))
+        ids = _ids("tokens", tokens.unsqueeze(1), self._vocabulary["decoder"])
         if len(ids) != cache.batch:
             raise ValueError(f"tokens: {len(ids)} rows, but the cache was made for {cache.batch}.")
         for i in range(cache.batch) if cache.capacity is not None else ():
             cache.check_room(i, 1)
-        self._remember(cache.rows, None)
-        return self._towers.read([self._reading(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
+        with self._encoded(cache.rows, [None] * cache.batch):
+            return self._towers.read([self._reading(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
 
     @torch.inference_mode()
     @_in_turn
@@ -153,30 +150,31 @@ class EngineRunner:
             read.cache.check_room(0, n)
             if not n:
                 raise ValueError("tokens: a read of no tokens; give at least one.")
-            ids = _ids("tokens", torch.tensor([list(read.tokens)]), self._rows_of("decoder"))[0]
+            ids = _ids("tokens", torch.tensor([list(read.tokens)]), self._vocabulary["decoder"])[0]
             given = getattr(read, "positions", None)
             readings.append(
                 self._reading(row, ids, None if given is None else np.array(given, np.int64), read.all_logits)
             )
         if len({id(read.cache) for read in reads}) < len(reads):
             raise ValueError("advance: one cache stands in two reads of a pass; read what belongs together in one.")
-        sources = [getattr(read, "source", None) for read in reads]
-        for read, source in sorted(zip(reads, sources, strict=True), key=lambda pair: pair[1] is not None):
-            # Those without a source first: where one is refused, no other cache has a source yet.
-            there = (
-                None if source is None else list(_ids("source", torch.tensor([list(source)]), self._rows_of("encoder")))
-            )
-            self._remember(read.cache.rows, there)
-        return list(self._towers.read(readings).split([len(reading.wanted) for reading in readings]))
+        given = [getattr(read, "source", None) for read in reads]
+        sources = [
+            None if source is None else _ids("source", torch.tensor([list(source)]), self._vocabulary["encoder"])[0]
+            for source in given
+        ]
+        with self._encoded([reading.row for reading in readings], sources):
+            return list(self._towers.read(readings).split([len(reading.wanted) for reading in readings]))
 
     @torch.inference_mode()
     @_in_turn
     def states(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """The last hidden states, of the encoder where there is one: for each sequence of tokens ``(n, d_model)``."""
         tower = "encoder" if "encoder" in self._towers else "decoder"
-        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of(tower))[0] for r in rows]
+        ids = [_ids("tokens", torch.tensor([list(r)]), self._vocabulary[tower])[0] for r in rows]
         if tower == "encoder":
             return self._encode(ids, types).states
+        if types is not None:
+            raise ValueError("token_types: only an encoder reads them.")
         empty = self.cache(len(ids)).rows
         return self._towers.states([self._reading(row, i, None, False) for row, i in zip(empty, ids, strict=True)])
 
@@ -184,7 +182,7 @@ class EngineRunner:
     @_in_turn
     def classify(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
         """An encoder's logits: ``(n, vocab_size)`` for each sequence, or ``(1, labels)`` where the head pools."""
-        ids = [_ids("tokens", torch.tensor([list(r)]), self._rows_of("encoder"))[0] for r in rows]
+        ids = [_ids("tokens", torch.tensor([list(r)]), self._vocabulary["encoder"])[0] for r in rows]
         return self._encode(ids, types).logits
 
     # What comes in
@@ -217,7 +215,7 @@ class EngineRunner:
         return after
 
     def _check_cache(self, cache: EngineCache) -> None:
-        if getattr(cache, "pages", None) is not self._towers.pages.get("self"):
+        if "self" not in self._towers.pages or getattr(cache, "pages", None) is not self._towers.pages["self"]:
             raise ValueError("cache: this runner did not make it; make one with its own cache().")
 
     def _check_positions(self, positions: np.ndarray) -> None:
@@ -231,24 +229,28 @@ class EngineRunner:
                 "positions for."
             )
 
-    def _remember(self, rows: Sequence[Row], sources: Sequence[np.ndarray] | None) -> None:
-        """Encode the sources, whose keys and values every row of the decoder then holds."""
+    @contextmanager
+    def _encoded(self, rows: Sequence[Row], sources: Sequence[np.ndarray | None]) -> Iterator[None]:
+        """Rows with a source hold its keys and values from here on, unless what follows fails."""
+        new = [(row, source) for row, source in zip(rows, sources, strict=True) if source is not None]
         if "memory" not in self._towers.pages:
-            if sources is not None:
+            if new:
                 kind = self.architecture.kind
                 raise ValueError(f"source, source_mask: they are for an encoder-decoder, and this is {kind} only.")
-            return
-        held = [row.memory is not None for row in rows]
-        if sources is None:
-            if not all(held):
-                raise ValueError(
-                    "source: an encoder-decoder needs the tokens to encode; a cache remembers them after one call."
-                )
-            return
-        if any(held):
+        elif any(row.memory is None and source is None for row, source in zip(rows, sources, strict=True)):
+            raise ValueError(
+                "source: an encoder-decoder needs the tokens to encode; a cache remembers them after one call."
+            )
+        elif any(row.memory is not None for row, _ in new):
             raise ValueError("source: this cache already holds an encoded source; pass it once, at the first call.")
-        for row, run in zip(rows, self._encode(sources).memory, strict=True):
-            row.memory = run
+        try:
+            for (row, _), run in zip(new, self._encode([s for _, s in new]).memory if new else (), strict=True):
+                row.memory = run
+            yield
+        except BaseException:
+            for row, _ in new:
+                row.memory = None
+            raise
 
     def _encode(self, sources: Sequence[np.ndarray], types: Sequence[Sequence[int]] | None = None) -> Encoded:
         """The sources read by the encoder, if they are right and there is one."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -95,25 +96,27 @@ class Towers:
         pending: list[Reading] = []
         whole = sum(len(reading.tokens) for reading in readings)
         chunk = room = max(whole, 1) if self.pools("decoder") else CHUNK
-        for r in readings:
-            at = 0
-            while at < len(r.tokens):
-                end = min(len(r.tokens), at + room)
-                wanted = r.wanted[(r.wanted >= at) & (r.wanted < end)] - at
-                pending.append(Reading(r.row, r.tokens[at:end], r.positions[at:end], wanted, r.total))
-                room -= end - at
-                at = end
-                if room == 0:
-                    found.append(self._logits(pending))
-                    pending, room = [], chunk
-        if pending or not found:
-            found.append(self._logits(pending))
+        with _as_before_on_failure(readings):
+            for r in readings:
+                at = 0
+                while at < len(r.tokens):
+                    end = min(len(r.tokens), at + room)
+                    wanted = r.wanted[(r.wanted >= at) & (r.wanted < end)] - at
+                    pending.append(Reading(r.row, r.tokens[at:end], r.positions[at:end], wanted, r.total))
+                    room -= end - at
+                    at = end
+                    if room == 0:
+                        found.append(self._logits(pending))
+                        pending, room = [], chunk
+            if pending or not found:
+                found.append(self._logits(pending))
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def states(self, readings: Sequence[Reading]) -> list[Tensor]:
         """The decoder's last hidden states: for each sequence ``(n, d_model)``."""
         unasked = [dataclasses.replace(reading, wanted=reading.wanted[:0]) for reading in readings]
-        states = _states(self._decode(unasked))
+        with _as_before_on_failure(readings):
+            states = _states(self._decode(unasked))
         return [t.clone() for t in states.split([len(reading.tokens) for reading in readings])]
 
     def encode(self, sources: Sequence[np.ndarray], types: Sequence[np.ndarray] | None = None) -> Encoded:
@@ -147,20 +150,15 @@ class Towers:
         return torch.from_numpy(logits.numpy().copy())  # torch's own copy would wake its threads
 
     def _decode(self, readings: Sequence[Reading]) -> Mapping[Register, Tensor]:
-        before = [reading.row.own.length for reading in readings]
-        try:
-            orders: list[np.ndarray] = []
-            for reading, start in zip(readings, before, strict=True):
-                orders.append(np.arange(start, start + len(reading.tokens), dtype=np.int32))
-                reading.row.own.extend(reading.positions)
-            spaces: dict[Space, Held] = {"self": _held([r.row.own for r in readings], self.pages["self"])}
-            if "memory" in self.pages:
-                spaces["memory"] = _held([r.row.memory for r in readings], self.pages["memory"])
-            return self._run("decoder", readings, orders, spaces)
-        except BaseException:  # an interrupt too: no row says that it holds what was not stored
-            for reading, length in zip(readings, before, strict=True):
-                reading.row.own.truncate(length)
-            raise
+        orders: list[np.ndarray] = []
+        for reading in readings:
+            start = reading.row.own.length
+            orders.append(np.arange(start, start + len(reading.tokens), dtype=np.int32))
+            reading.row.own.extend(reading.positions)
+        spaces: dict[Space, Held] = {"self": _held([r.row.own for r in readings], self.pages["self"])}
+        if "memory" in self.pages:
+            spaces["memory"] = _held([r.row.memory for r in readings], self.pages["memory"])
+        return self._run("decoder", readings, orders, spaces)
 
     def _run(
         self,
@@ -205,6 +203,18 @@ class Towers:
             buffer = torch.empty(max(rows, 1), register.width, dtype=self._dtype, device=self._device)
             self._buffers[register] = buffer
         return buffer[:rows]
+
+
+@contextmanager
+def _as_before_on_failure(readings: Sequence[Reading]) -> Iterator[None]:
+    """Where what follows fails, or is interrupted, no row says that it holds more than before."""
+    lengths = [reading.row.own.length for reading in readings]
+    try:
+        yield
+    except BaseException:
+        for reading, length in zip(readings, lengths, strict=True):
+            reading.row.own.truncate(length)
+        raise
 
 
 def _states(registers: Mapping[Register, Tensor]) -> Tensor:

@@ -16,7 +16,6 @@
 #endif
 
 #define PLAIT_INLINE inline __attribute__((always_inline))
-#define PLAIT_UNROLL _Pragma("GCC unroll 16")
 
 namespace plait {
 

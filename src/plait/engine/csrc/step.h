@@ -31,7 +31,7 @@ struct Add { View target, source; float skip, scale; };
 struct Take { View target, source; };
 struct Cap { View target; float scale, softcap; };
 
-// `wait`: a barrier is needed before it, in a pass of few rows and in one of many; waits.py finds out where.
+// `wait_few`, `wait_many`: a barrier is needed before it, in a pass of few rows and in one of many; waits.py finds out where.
 struct Operation { int64_t kind; const void *fields; int64_t wait_few, wait_many; };
 
 // Pages of one space, as pages.py lays them out, and the sequences in them.
@@ -63,6 +63,6 @@ struct Program {
     int64_t n_registers, kept_width; // of all kept registers together
 };
 
-constexpr int64_t FEW = 4; // rows: below, norms are computed by every member for itself
+constexpr int64_t FEW = 4; // up to so many rows norms are computed by every member for itself
 
 } // namespace plait

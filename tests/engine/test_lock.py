@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 import plait
-from plait.architecture import Architecture
+from plait.architecture import Architecture, Classification
 from plait.checkpoint import Checkpoint
+from plait.engine import kernels
 from plait.engine.pages import Pages
 from plait.engine.runner import EngineRunner
+from plait.generation import Read
 from plait.generation.sampling import draw, likeliest
 
 SHAPE = Architecture(
@@ -89,7 +91,7 @@ def test_a_child_of_a_process_amid_a_pass_can_use_the_runner() -> None:
 def test_a_process_may_end_amid_a_pass() -> None:
     script = f"""
 import threading, time, torch, plait
-from plait.architecture import Architecture
+from plait.architecture import Architecture, Classification
 runner = plait.optimize(plait.load(Architecture.from_dict({SHAPE.to_dict()!r}), random=True), threads=2)
 def work():
     while True: runner.prefill(torch.randint(0, 50, (1, 400)), runner.cache(1))
@@ -151,6 +153,50 @@ def test_a_pass_that_fails_was_not_read(monkeypatch: pytest.MonkeyPatch, error: 
     assert torch.allclose(runner.prefill(read[:, 20:], cache, last_only=False)[0], expected[20:], atol=1e-4)
 
 
+def test_a_call_of_many_passes_that_fails_was_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = plait.optimize(made())
+    cache, run, calls = runner.cache(1), type(runner._towers)._run, 0
+
+    def second_fails(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise MemoryError
+        return run(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(runner._towers), "_run", second_fails)
+    with pytest.raises(MemoryError):
+        runner.prefill(tokens(600), cache)
+    assert cache.lengths.tolist() == [0]
+
+
+def test_a_source_of_a_refused_call_is_not_remembered() -> None:
+    a = Architecture(vocab_size=50, d_model=32, n_heads=4, d_ff=48, n_encoder_layers=1, n_decoder_layers=1)
+    runner = plait.optimize(plait.load(a, random=True))
+    first, second = runner.cache(1), runner.cache(1)
+
+    def reads(last: int) -> list[Read]:
+        return [Read(tokens=[1], cache=first, source=[2, 3]), Read(tokens=[1], cache=second, source=[4, last])]
+
+    with pytest.raises(ValueError, match="source: 4 to 99"):
+        runner.advance(reads(99))
+    assert [logits.shape for logits in runner.advance(reads(5))] == [(1, 50), (1, 50)]
+
+
+def test_a_row_that_is_all_padding_keeps_its_place_before_a_pooled_head() -> None:
+    a = SHAPE.replace(head=Classification(labels=3, pooling="last"))
+    runner = plait.optimize(plait.load(a, random=True))
+    read, mask = tokens(5).expand(3, 5), torch.ones(3, 5, dtype=torch.bool)
+    mask[1] = False
+    out = runner.prefill(read, runner.cache(3), mask=mask)
+    assert torch.equal(out[0], out[2]) and not out[1].any() and out[0].any()
+
+
+def test_types_are_not_dropped_by_a_decoder() -> None:
+    with pytest.raises(ValueError, match="token_types: only an encoder reads them"):
+        plait.optimize(made()).states([[1, 2]], types=[[7, 9, 9]])
+
+
 # Numbers that are none
 
 
@@ -161,8 +207,11 @@ def spoiled(place: Callable[[plait.Transformer], Tensor]) -> EngineRunner:
     return plait.optimize(checkpoint)
 
 
+@pytest.mark.parametrize("ours", ["auto", "off"])
 @pytest.mark.parametrize("n", [1, 8, 9, 17, 128, 129, 199])
-def test_nan_in_attention_is_seen_by_every_row(n: int) -> None:
+def test_nan_in_attention_is_seen_by_every_row(n: int, ours: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ours == "off":
+        monkeypatch.setattr(kernels, "available", lambda: False)
     runner = spoiled(lambda model: model.get_parameter("decoder.layers.1.attention.key.weight"))
     assert runner.prefill(tokens(n), runner.cache(1), last_only=False).isnan().all()
     cache = runner.cache(1)
