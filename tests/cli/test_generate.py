@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import plait
+from plait.cli import models
 from plait.cli.commands import main
 
 Capture = pytest.CaptureFixture[str]
@@ -101,11 +102,52 @@ def test_settings_are_defaults(forced: Path, tmp_path: Path, capsys: Capture):
     assert output(capsys, "--config", tmp_path / "defaults.toml", "generate", forced, "a") == "bc\n"
 
 
-@pytest.mark.parametrize(("options", "named"), [(["--top-p", "2"], "top_p"), (["--temperature", "-1"], "temperature")])
-def test_values_out_of_range_are_one_sentence(options: list[str], named: str, forced: Path, capsys: Capture):
-    assert main(["generate", str(forced), "a", *options]) == 1
+OUT_OF_RANGE = {
+    "--top-p 2": "top_p: 2.0 makes no sense",
+    "--temperature -1": "temperature: -1.0 makes no sense",
+    "--temperature 0 --top-k 3": "top_k: 3 changes nothing in greedy decoding",
+    "--max-new-tokens 0": "max_new_tokens: 0 makes no sense",
+    "--seed -1": "seed: -1 makes no sense",
+    "--threads 0": "threads: 0 makes no sense; give a whole number from 1 to 1024",
+    "--speculate lookup --draft gpt2": "one of the two guesses",
+    "--draft nowhere": "nowhere: there is no such file",
+    "--draft gpt2 --random": "gpt2: a preset or a recipe has no tokenizer",
+}
+
+
+@pytest.mark.parametrize("command", [["generate", "gpt2-xl", "a"], ["chat", "gpt2-xl"]], ids=["generate", "chat"])
+@pytest.mark.parametrize(("options", "said"), OUT_OF_RANGE.items(), ids=OUT_OF_RANGE)
+def test_values_out_of_range_are_one_sentence_before_anything_is_loaded(
+    command: list[str], options: str, said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("plait.cli.models.Loading.open", lambda *_, **__: pytest.fail("loaded"))
+    assert main([*command, *options.split()]) == 1
     out, err = capsys.readouterr()
-    assert out == "" and named in err and err.count("\n") == 1
+    assert out == "" and said in err and err.count("\n") == 1
+
+
+def test_a_dial_that_the_checkpoints_temperature_decides_about_waits_for_it(forced: Path, capsys: Capture):
+    assert main(["generate", str(forced), "a", "--top-k", "3"]) == 1
+    assert "top_k: 3 changes nothing in greedy decoding" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["generate", "gpt2-xl", "a"], ["chat", "gpt2-xl"], ["embed", "gpt2-xl", "a"]])
+def test_weights_are_not_drawn_where_there_is_no_tokenizer(
+    command: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("plait.cli.models.Loading.open", lambda *_, **__: pytest.fail("drawn"))
+    assert main([*command, "--random"]) == 1
+    assert "gpt2-xl: a preset or a recipe has no tokenizer" in capsys.readouterr().err
+
+
+def test_random_weights_of_a_folder_have_its_tokenizer(forced: Path, capsys: Capture):
+    assert output(capsys, "generate", forced, "a", "--random", "--max-new-tokens", 1)
+
+
+def test_both_limits_of_threads_are_one():
+    from plait.engine.optimize import MOST_THREADS
+
+    assert models.MOST_THREADS == MOST_THREADS
 
 
 def test_a_chat_goes_on_after_clear_and_ends_at_exit(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
@@ -152,10 +194,12 @@ def test_an_interrupt_ends_the_answer_and_not_the_chat(forced: Path, capsys: Cap
 def test_text_is_flushed_as_it_comes():
     """A reader of the pipe sees the first character while the command still runs."""
     code = (
-        "import itertools, sys, time, types; from plait.cli import main, models\n"
+        "import itertools, sys, time, types; import plait; from plait.cli import main, models\n"
         "models.Running.open = lambda self, model, loading: (None, None)\n"  # no torch, whose import takes long
         "pieces = (types.SimpleNamespace(text='x') for _ in itertools.count() if time.sleep(0.05) is None)\n"
-        "sys.modules['plait.generation'] = types.SimpleNamespace(stream=lambda *given, **options: pieces)\n"
+        "generation = sys.modules['plait.generation'] = types.ModuleType('plait.generation')\n"
+        "generation.__path__ = [f'{plait.__path__[0]}/generation']\n"
+        "generation.stream = lambda *given, **options: pieces\n"
         "sys.exit(main(['generate', 'x', 'a']))"
     )
     running = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

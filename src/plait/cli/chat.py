@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from plait.cli.generate import NO_GUESSING, Guessing, Sampling, messages
-from plait.cli.models import Loading, Running
+from plait.cli.models import Loading, Running, check_text
 from plait.cli.printing import error, notice
 from plait.cli.reading import line
 
@@ -36,10 +36,13 @@ def chat(
     """
     from plait.generation import stream
 
+    options = sampling.options()
+    guessing.check(loading)
+    check_text(model, loading)
     checkpoint, runner = running.open(model, loading)
     if checkpoint.tokenizer is None or checkpoint.tokenizer.chat_template is None:
         raise ValueError(f"{model}: this checkpoint has no chat template; use plait generate.")
-    options = {**sampling.options(), **guessing.options(loading, running), "runner": runner}
+    options = {**options, **guessing.options(loading, running), "runner": runner}
     opening = messages("system", system)
     conversation = list(opening)
     while (said := ask()) is not None:

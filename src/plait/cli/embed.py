@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from plait.cli.models import Loading
+from plait.cli.models import Loading, check_text
 from plait.cli.printing import Format, as_json
 from plait.cli.reading import everything
 
@@ -39,6 +39,7 @@ def embed(
     """
     from plait.generation import embed
 
+    check_text(model, loading)
     given = lines(everything()) if texts in ((), ("-",)) else list(texts)
     checkpoint = loading.open(model)
     if query is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 
-from plait.cli.models import Loading, Running
+from plait.cli.models import Loading, Running, check_text, is_recipe, locate
 from plait.cli.printing import Format, as_json
 from plait.cli.reading import everything
 
@@ -59,8 +59,17 @@ class Sampling:
     stop: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of ``plait.generate`` and ``plait.stream``."""
-        return dataclasses.asdict(self)
+        """The keyword arguments of ``plait.generate`` and ``plait.stream``; ``ValueError`` for a value that would be
+        refused whatever the checkpoint says, so that none is loaded for it."""
+        from plait.generation.limits import check_limits
+        from plait.generation.settings import Settings, check_seed
+
+        options = dataclasses.asdict(self)
+        given = {name: value for name, value in options.items() if value is not None}
+        check_limits(given.pop("max_new_tokens", None), None)
+        check_seed(given.pop("seed", None))
+        Settings(**{"temperature": 1.0, **given})  # whether it is greedy unless asked, the checkpoint says
+        return options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +87,20 @@ class Guessing:
     speculate: Literal["lookup"] | None = None
     draft: str | None = None
 
-    def options(self, loading: Loading, running: Running) -> dict[str, Any]:
-        """The keyword arguments of ``plait.generate`` and ``plait.stream``; ``ValueError`` where both are given."""
+    def check(self, loading: Loading) -> None:
+        """``ValueError`` where both are given, or the draft is nothing that could guess."""
         if self.draft is None:
-            return {"speculate": self.speculate}
+            return
         if self.speculate is not None:
             raise ValueError("--speculate, --draft: one of the two guesses; leave the other out.")
+        check_text(self.draft, loading)
+        if not is_recipe(self.draft):
+            locate(self.draft)
+
+    def options(self, loading: Loading, running: Running) -> dict[str, Any]:
+        """The keyword arguments of ``plait.generate`` and ``plait.stream``; the draft is opened."""
+        if self.draft is None:
+            return {"speculate": self.speculate}
         draft, runner = running.open(self.draft, loading)
         return {"speculate": draft if runner is None else (draft, runner)}
 
@@ -111,8 +128,7 @@ def generate(
     Parameters
     ----------
     model
-        A folder, a .gguf file, a hub name, package:NAME, or, with --random, a preset or a
-        recipe (.toml).
+        A folder, a .gguf file, a hub name, or package:NAME.
     prompt
         The text to go on from; - reads it from standard input.
     chat
@@ -124,10 +140,13 @@ def generate(
     """
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
+    options = sampling.options()
+    guessing.check(loading)
+    check_text(model, loading)
     text = everything() if prompt == "-" else prompt
     checkpoint, runner = running.open(model, loading)
     request = [*messages("system", system), *messages("user", text)] if chat else text
-    options = {**sampling.options(), **guessing.options(loading, running), "runner": runner}
+    options = {**options, **guessing.options(loading, running), "runner": runner}
     if format == "json":
         from plait.generation import Generation, generate
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from plait.engine import EngineRunner
     from plait.text import Tokenizer
 
+MOST_THREADS = 1024  # as in engine/optimize.py; a test compares them
 Dtype = Literal["stored", "float32", "bfloat16", "float16", "float64"]
 
 
@@ -26,7 +27,8 @@ class Loading:
     Parameters
     ----------
     dtype
-        The type that weights are computed in; "stored" keeps the file's (quantised files become float32).
+        The type of the weights; "stored" keeps the file's. Blocks of quantised files stay as they are on the engine,
+        and become float32 for the plain model (--plain, embed, verify).
     device
         Where the model runs: cpu, cuda, mps.
     revision
@@ -36,7 +38,7 @@ class Loading:
     pickle
         Read .bin files, whose weights are pickles; tensors alone are taken from them.
     random
-        Fill a preset or a recipe with random weights, to try its shape.
+        Random weights instead of stored ones: for a folder, and, where no text is read, a preset or a recipe.
     """
 
     dtype: Dtype = "stored"
@@ -113,11 +115,16 @@ class Running:
     plain: bool = False
 
     def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
-        """The checkpoint that MODEL names, and the engine where that computes."""
+        """The checkpoint that MODEL names, and the engine where that computes. What can be refused without reading the
+        checkpoint is refused first."""
+        if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
+            raise ValueError(f"--threads: {self.threads} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
         place, _, _ = loading.device.partition(":")
         plain = self.plain or place not in ("cpu", "cuda") or loading.dtype in ("float16", "float64")
         if self.quantize is not None and (plain or place != "cpu"):
             raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
+        if self.threads is not None and place == "cuda" and not plain:
+            raise ValueError("--threads: they are of the CPU's kernels, and a GPU has none; leave it out.")
         if plain:
             if self.threads is not None:
                 import torch
@@ -139,6 +146,15 @@ class Running:
                 threads=self.threads,
                 device=loading.device,
             )
+
+
+def check_text(model: str, loading: Loading) -> None:
+    """``ValueError`` for a preset or a recipe, which has no tokenizer, before its weights are drawn."""
+    if loading.random and not has_weights(model):
+        raise ValueError(
+            f"{model}: a preset or a recipe has no tokenizer to read text with; name a folder that has one, or try the "
+            "shape with plait bench."
+        )
 
 
 def has_weights(model: str) -> bool:
