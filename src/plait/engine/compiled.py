@@ -6,8 +6,9 @@ What can be known beforehand is laid out once (layout.py, waits.py); a pass fill
 from __future__ import annotations
 
 import ctypes
+import itertools
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -23,7 +24,11 @@ from plait.engine.waits import kept_registers, waits
 def implementations(program: Program) -> list[tuple[Operation, str]]:
     """Every operation with what does it: ``kernel avx2``, say, or ``torch``."""
     name = f"kernel {kernels.backend()}" if kernels.available() else "torch"
-    return [(operation, name if type(operation) in structs.OPERATIONS else "torch") for operation in program.operations]
+    return [(operation, name if _has_kernel(operation) else "torch") for operation in program.operations]
+
+
+def _has_kernel(operation: Operation) -> bool:
+    return type(operation) in structs.OPERATIONS
 
 
 class Compiled:
@@ -35,7 +40,8 @@ class Compiled:
         layout = Layout(program, weights)
         self._pass = PassStruct(program, layout)
         self._segments: list[_Segment | Operation] = []
-        for is_kernel, operations in _runs(program.operations):
+        for is_kernel, neighbours in itertools.groupby(program.operations, _has_kernel):
+            operations = list(neighbours)
             if is_kernel:
                 kept = kept_registers(program, operations)
                 self._segments.append(_Segment(operations, self._registers, kept, layout, team))
@@ -50,18 +56,6 @@ class Compiled:
                 segment.run(record)
             else:
                 execute(segment, pass_, registers, self._weights)
-
-
-def _runs(operations: Sequence[Operation]) -> Iterator[tuple[bool, list[Operation]]]:
-    """Neighbours that have kernels, and neighbours that have none."""
-    run: list[Operation] = []
-    for operation in operations:
-        if run and (type(operation) in structs.OPERATIONS) != (type(run[0]) in structs.OPERATIONS):
-            yield type(run[0]) in structs.OPERATIONS, run
-            run = []
-        run.append(operation)
-    if run:
-        yield type(run[0]) in structs.OPERATIONS, run
 
 
 class _Segment:

@@ -86,7 +86,7 @@ class _Emitter:
 
     def embedding(self, part: Embedding) -> View:
         a = self.architecture
-        x = Register("x", a.d_model).whole
+        x = Register(p.STREAM, a.d_model).whole
         target = x if part.projection is None else Register("embedded", part.width).whole
         table = part.tokens if part.tokens is not None else self.model.embedding.tokens
         assert table is not None

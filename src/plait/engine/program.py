@@ -209,6 +209,9 @@ class Cap(Operation):
     softcap: float | None = None
 
 
+STREAM = "x"  # the name of the register that layers add to
+
+
 @dataclass(frozen=True)
 class Program:
     """Operations in order, and the register that holds the result."""
@@ -226,6 +229,11 @@ class Program:
             for view in views(operation):
                 found[view.register] = None
         return tuple(found)
+
+    @cached_property
+    def states(self) -> Register:
+        """The residual stream, at the end a tower's last hidden states: what the embedding is written to."""
+        return next(register for register in self.registers if register.name == STREAM)
 
     @cached_property
     def pools(self) -> bool:

@@ -116,7 +116,7 @@ class Towers:
         """The decoder's last hidden states: for each sequence ``(n, d_model)``."""
         unasked = [dataclasses.replace(reading, wanted=reading.wanted[:0]) for reading in readings]
         with _as_before_on_failure(readings):
-            states = _states(self._decode(unasked))
+            states = self._decode(unasked)[self._executors["decoder"][0].states]
         return [t.clone() for t in states.split([len(reading.tokens) for reading in readings])]
 
     def encode(self, sources: Sequence[np.ndarray], types: Sequence[np.ndarray] | None = None) -> Encoded:
@@ -137,7 +137,7 @@ class Towers:
             spaces["memory"] = _held(memory, self.pages["memory"])
         registers = self._run("encoder", readings, orders, spaces)
         lengths = [len(source) for source in sources]
-        states = [t.clone() for t in _states(registers).split(lengths)]
+        states = [t.clone() for t in registers[program.states].split(lengths)]
         if "memory" in self.pages:
             return Encoded(states, [], memory)
         logits = registers[program.output].split([1] * len(lengths) if program.pools else lengths)
@@ -215,11 +215,6 @@ def _as_before_on_failure(readings: Sequence[Reading]) -> Iterator[None]:
         for reading, length in zip(readings, lengths, strict=True):
             reading.row.own.truncate(length)
         raise
-
-
-def _states(registers: Mapping[Register, Tensor]) -> Tensor:
-    """The residual stream at the end of a tower, after its final norm."""
-    return next(registers[register] for register in registers if register.name == "x")
 
 
 def _held(runs: Sequence[Run | None], pages: Pages) -> Held:
