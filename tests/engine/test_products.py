@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from plait.checkpoint import PlaitNotice
 from plait.engine import kernels
 from plait.engine.kernels import ACTIVATIONS, BACKENDS, Team, find, product, unpack_rows
 from plait.engine.packed import FORMATS, Packed, pack, unpack
@@ -202,3 +203,23 @@ def test_what_does_not_fit_is_refused(team: Team):
         unpack_rows(team, packed, torch.tensor([3]))
     with pytest.raises(ValueError, match="at least one"):
         Team(0)
+
+
+def test_instructions_that_are_not_there_are_replaced_by_the_best_with_a_notice(monkeypatch: pytest.MonkeyPatch):
+    best, real = find(""), kernels._path
+    monkeypatch.setattr(kernels, "_path", lambda name: None if name == "avx512" else real(name))  # as if not built
+    assert find("avx512").library is None
+    left = [name for name in LIBRARIES if name in BACKENDS and name != "avx512"]
+    with pytest.warns(
+        PlaitNotice, match=f"PLAIT_KERNELS=avx512, but .* have .*{left[-1]}. {left[-1]} is taken instead"
+    ):
+        found = kernels.find_or_best("avx512")
+    assert found.library is not None and found.library.plait_backend().decode() == left[-1]
+    assert kernels.find_or_best("portable").library.plait_backend() == b"portable"  # no notice, or it would be raised
+    assert kernels.find_or_best("off").library is None and best.library is not None
+
+
+def test_without_kernels_the_notice_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernels, "_path", lambda _: None)
+    for wanted in ("", "avx2"):
+        assert "install one, and then plait again" in kernels.find_or_best(wanted).why_not

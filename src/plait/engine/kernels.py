@@ -1,7 +1,7 @@
 """The kernels: finds the library that suits the machine, loads it, and calls it; without one, says why in plain words.
 
-``PLAIT_KERNELS`` is ``off`` or the set of instructions to use: ``portable``, ``avx2``, ``avx512``; unset, the best that
-the machine has.
+``PLAIT_KERNELS`` is ``off`` or the set of instructions to use: ``portable``, ``avx2``, ``avx512``; unset, or where the
+machine does not have it, the best that it has.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 import plait.engine
+from plait.checkpoint.notice import notice
 from plait.engine.packed import FORMATS, Packed
 
 ABI = 1  # of csrc/library.cpp
@@ -80,7 +81,16 @@ def library() -> ctypes.CDLL:
 
 @cache
 def _found() -> Found:
-    return find(os.environ.get("PLAIT_KERNELS", ""))
+    return find_or_best(os.environ.get("PLAIT_KERNELS", ""))
+
+
+def find_or_best(wanted: str) -> Found:
+    """``find``, or where the machine does not have what is wanted, the best that it has: a ``PlaitNotice`` says so."""
+    found = find(wanted)
+    if found.library is None and wanted in BACKENDS and (best := find("")).library is not None:
+        notice(f"{found.why_not} {best.library.plait_backend().decode()} is taken instead.")
+        return best
+    return found
 
 
 def find(wanted: str) -> Found:
@@ -92,7 +102,9 @@ def find(wanted: str) -> Found:
     first = _path("portable")
     if first is None:
         return Found(
-            None, "plait was installed without its kernels: there was no C++ compiler (gcc or clang), or it failed."
+            None,
+            "plait was installed without its kernels: there was no C++ compiler (gcc or clang), or it failed. For the "
+            "kernels, install one, and then plait again.",
         )
     try:
         portable = load(first)
