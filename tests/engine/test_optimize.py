@@ -229,3 +229,24 @@ def test_a_read_refused_for_its_source_leaves_the_others_as_they_were() -> None:
     with pytest.raises(ValueError, match="source"):
         engine.advance([Read(tokens=[1], cache=one, source=[3, 4]), Read(tokens=[1], cache=other)])
     assert len(engine.advance([Read(tokens=[1], cache=one, source=[3, 4])])) == 1
+
+
+def test_words_in_the_wrong_place_are_told_the_right_one() -> None:
+    for word in ("int8", "int4", "int4_min"):
+        with pytest.raises(CheckpointError, match=f"dtype: '{word}' is .*; give quantization='{word}' instead"):
+            optimize(checkpoint(), dtype=word)
+    with pytest.raises(CheckpointError, match="'int3' is not one of int8, int4, int4_min.$"):
+        optimize(checkpoint(), quantization="int3")
+
+
+def test_a_runner_says_in_a_line_what_it_is() -> None:
+    runner = optimize(checkpoint(), quantization="int8", threads=1)
+    said = repr(runner)
+    assert said.startswith("EngineRunner(dtype='stored', quantization='int8', cache_dtype='float32', kernels=")
+    assert f"kernels={kernels.backend()!r}, threads=" in said and said.endswith(
+        f"weight_bytes={runner.weight_bytes:_})"
+    )
+    assert "threads=1," in said or not kernels.available()
+    assert "\n" not in said
+    assert "quantization=None" in repr(optimize(checkpoint()))
+    assert "kernels='torch'" in repr(optimize(checkpoint(), dtype="float64"))

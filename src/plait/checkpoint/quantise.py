@@ -51,7 +51,7 @@ def block_types(architecture: Architecture, quantization: str) -> dict[str, str]
     biases, tables of positions, types and relative distances stay, and matrices whose columns are no multiple of 32.
     """
     if quantization not in QUANTIZATIONS:
-        near = nearest(quantization, QUANTIZATIONS)
+        near = nearest(quantization, QUANTIZATIONS, cutoff=0.8)  # int3 is as near to int4 as to int8
         hint = f" Did you mean {near!r}?" if near else ""
         raise CheckpointError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}.{hint}")
     found = {name: shape for name, shape in parameters(architecture).items() if _multiplies(name, shape)}

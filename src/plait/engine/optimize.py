@@ -11,7 +11,7 @@ import torch
 from plait.checkpoint import Checkpoint, CheckpointError
 from plait.checkpoint.loading import as_device
 from plait.checkpoint.notice import notice
-from plait.checkpoint.quantise import block_types
+from plait.checkpoint.quantise import QUANTIZATIONS, block_types
 from plait.checkpoint.weights import Weights
 from plait.engine import kernels, store
 from plait.engine.arena import gathered
@@ -81,6 +81,7 @@ def optimize(
         )
     programs = lower(checkpoint.model, formats)
     identity = weights.identity()
+    computes: dict[str, object] = {"kernels": "torch", "threads": torch.get_num_threads()}
     if wanted == "float64" or not kernels.available():
         dense = _dense(programs.values(), weights, formats, wanted, rounds=quantization is not None)
         executors: dict[str, tuple[Program, Executor]] = {
@@ -98,9 +99,18 @@ def optimize(
             packed = gathered({name: formats.pack(name) for name in names})
         held = PackedWeights(weights.read, packed)
         team = kernels.Team(threads or torch.get_num_threads())
+        computes = {"kernels": kernels.backend(), "threads": team.threads}
         executors = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
         size = held.nbytes
-    return _runner(checkpoint, executors, f"{identity} {wanted} {quantization}", size, dtype=wanted, cache_dtype=cached)
+    return _runner(
+        checkpoint,
+        executors,
+        f"{identity} {wanted} {quantization}",
+        size,
+        dtype=wanted,
+        cache_dtype=cached,
+        made={"dtype": wanted, "quantization": quantization, "cache_dtype": cached, **computes},
+    )
 
 
 def on_device(
@@ -139,6 +149,7 @@ def on_device(
         cache_dtype=cache_dtype,
         device=device,
         pages=TokenPages,
+        made={"dtype": dtype, "cache_dtype": cache_dtype, "device": str(device)},
     )
 
 
@@ -168,6 +179,7 @@ def _runner(
     *,
     dtype: str,
     cache_dtype: str,
+    made: Mapping[str, object],
     device: torch.device = CPU,
     pages: type[Pages] = Pages,
 ) -> EngineRunner:
@@ -180,6 +192,7 @@ def _runner(
         cache_dtype=_CACHED[cache_dtype],
         device=device,
         pages=pages,
+        made=made,
     )
 
 
@@ -218,6 +231,8 @@ def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -
     word = str(dtype).removeprefix("torch.")
     if word not in known:
         near = nearest(word, known)
+        if field == "dtype" and word in QUANTIZATIONS:
+            raise CheckpointError(f"dtype: {word!r} is a way to round weights; give quantization={word!r} instead.")
         advice = f"; did you mean {near!r}?" if near else "."
         raise CheckpointError(f"{field}: {word!r} is not one of {', '.join(map(repr, known))}{advice}")
     return word

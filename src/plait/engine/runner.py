@@ -53,7 +53,9 @@ class EngineRunner:
         cache_dtype: torch.dtype = torch.float32,
         device: torch.device = CPU,
         pages: type[Pages] = Pages,
+        made: Mapping[str, object] | None = None,
     ) -> None:
+        self._made = made or {}  # what it was asked for and what computes, as ``repr`` says it
         self.architecture, self.identity, self.weight_bytes = architecture, identity, weight_bytes
         self.device, self.dtype = device, dtype
         self._vocabulary = {"decoder": architecture.vocab_size, "encoder": architecture.source_vocab_size}
@@ -62,6 +64,10 @@ class EngineRunner:
         self._towers = Towers(architecture, executors, dtype=dtype, cache_dtype=cached, device=device, pages=pages)
         scalings = (layer.rope.scaling for tower in architecture.towers for layer in tower.layers if layer.rope)
         self._by_length = {scaling for scaling in scalings if scaling is not None and scaling.by_length}
+
+    def __repr__(self) -> str:
+        made = "".join(f"{name}={value!r}, " for name, value in self._made.items())
+        return f"EngineRunner({made}weight_bytes={self.weight_bytes:_})"
 
     # As a runner
 
