@@ -36,6 +36,7 @@ def chat(
     """
     from plait.generation import stream
 
+    running.check()
     options = sampling.options()
     guessing.check(loading)
     check_text(model, loading)

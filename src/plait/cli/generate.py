@@ -140,6 +140,7 @@ def generate(
     """
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
+    running.check()
     options = sampling.options()
     guessing.check(loading)
     check_text(model, loading)

@@ -114,11 +114,14 @@ class Running:
     threads: int | None = None
     plain: bool = False
 
-    def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
-        """The checkpoint that MODEL names, and the engine where that computes. What can be refused without reading the
-        checkpoint is refused first."""
+    def check(self) -> None:
+        """``ValueError`` for a number of threads that makes no sense; torch is not needed to know."""
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise ValueError(f"--threads: {self.threads} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
+
+    def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
+        """The checkpoint that MODEL names, and the engine where that computes."""
+        self.check()
         place, _, _ = loading.device.partition(":")
         plain = self.plain or place not in ("cpu", "cuda") or loading.dtype in ("float16", "float64")
         if self.quantize is not None and (plain or place != "cpu"):
