@@ -371,7 +371,7 @@ def file_of(pair: Pair, work: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="a folder for the files, 2 GB")
+    parser.add_argument("--work", type=Path, help="a folder for the files, 2 GB")
     parser.add_argument("--peer-python", default=os.environ.get("PEER_PYTHON"), help="one that has llama-cpp-python")
     parser.add_argument("--reference", type=Path, default=HERE.parents[1] / ".reference", help="where transformers is")
     parser.add_argument("--no-reference", action="store_true")
@@ -384,8 +384,14 @@ def main() -> None:
     parser.add_argument("--tune", type=int, default=3, help="measurements for each setting; 0: its defaults")
     parser.add_argument("--retune", action="store_true", help="search for the peer's settings again")
     parser.add_argument("--text", type=Path, default=HERE.parents[1] / "docs" / "architecture.md", help="what is read")
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="a file for the results")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of such files, and measure nothing")
     options = parser.parse_args()
+    if options.table:
+        print_table([result for path in options.table for result in json.loads(path.read_text())["results"]])
+        return
+    if not options.work:
+        parser.error("--work: name a folder for the files.")
     if not options.peer_python:
         parser.error("--peer-python: name the Python that has llama-cpp-python (or set PEER_PYTHON).")
     known = cases(options.threads, options.steps)
@@ -410,13 +416,18 @@ def main() -> None:
             if options.json:
                 kept = {"command": sys.argv, "processor": processor(), "results": results}
                 options.json.write_text(json.dumps(kept, indent=1) + "\n")
+    print_table(results)
+    print(f"versions: {json.dumps(results[0]['versions']) if results else ''}; {' '.join(sys.argv)}")
+
+
+def print_table(results: Sequence[dict[str, Any]]) -> None:
+    """What the README shows, and the least and the mean of all ratios."""
     print(f"\n{markdown(results)}\n")
     for peer in ("llama.cpp", "reference"):
         ratios = [r[f"ratio to {peer}"]["median"] for r in results if f"ratio to {peer}" in r]
         if ratios:
             mean = math.exp(statistics.mean(map(math.log, ratios)))
             print(f"times {peer}: {min(ratios):.2f} at least, {mean:.2f} on geometric average, {len(ratios)} pairs")
-    print(f"versions: {json.dumps(results[0]['versions']) if results else ''}; {' '.join(sys.argv)}")
 
 
 if __name__ == "__main__":
