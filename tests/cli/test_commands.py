@@ -152,6 +152,7 @@ def test_a_closed_output_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 def test_an_interrupt_is_quiet():
     program = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # even where nohup ignores it
         "from plait.cli import main; print('up', flush=True); raise SystemExit(main(['tokenizer', 'encode', 'x', '-']))"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -194,6 +194,7 @@ def test_an_interrupt_ends_the_answer_and_not_the_chat(forced: Path, capsys: Cap
 def test_text_is_flushed_as_it_comes():
     """A reader of the pipe sees the first character while the command still runs."""
     code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # even where nohup ignores it
         "import itertools, sys, time, types; import plait; from plait.cli import main, models\n"
         "models.Running.open = lambda self, model, loading: (None, None)\n"  # no torch, whose import takes long
         "pieces = (types.SimpleNamespace(text='x') for _ in itertools.count() if time.sleep(0.05) is None)\n"

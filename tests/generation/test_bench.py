@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 
 import pytest
 import torch
@@ -78,12 +79,15 @@ def test_the_peak_is_seen():
     if anonymous() is None:
         pytest.skip("this system does not say how much memory is anonymous")
     with Memory() as memory:
-        held = torch.ones(2**24)  # 64 MiB, which the watcher has to see before it is gone
+        # Memory of its own, which no allocator had kept, and which the watcher has to see before it is gone.
+        held = mmap.mmap(-1, 2**26, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        for page in range(0, 2**26, mmap.PAGESIZE):
+            held[page] = 1
         for _ in range(2000):
             if memory.peak is not None and memory.peak > 0.9 * 2**26:
                 break
             memory._done.wait(0.01)
-        del held
+        held.close()
     assert memory.peak is not None and memory.peak > 0.9 * 2**26
 
 

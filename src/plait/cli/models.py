@@ -154,6 +154,8 @@ class Running:
 def check_text(model: str, loading: Loading) -> None:
     """``ValueError`` for a preset or a recipe, which has no tokenizer, before its weights are drawn."""
     if loading.random and not has_weights(model):
+        if is_recipe(model):
+            read_recipe(model)  # one that is not there, or is wrong, is told first
         raise ValueError(
             f"{model}: a preset or a recipe has no tokenizer to read text with; name a folder that has one, or try the "
             "shape with plait bench."
