@@ -152,7 +152,7 @@ def test_where_inputs_have_nothing_in_common_compensation_is_rounding(kind: str)
 
 def test_slabs_are_rounded_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compensation, "WIDEST", 100)
-    assert [compensation.width(n) for n in (256, 96, 72, 320)] == [64, 96, 72, 64]
+    assert [compensation.slab_width(n) for n in (256, 96, 72, 320)] == [64, 96, 72, 64]
     moments = inputs_that_go_together()[0]
     slabs = torch.stack([moments[i : i + 64, i : i + 64] for i in range(0, 256, 64)])
     whole, parts = compensate(normal(), "Q4_1", slabs), normal().split(64, 1)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plait.checkpoint.compensation import width
+from plait.checkpoint.compensation import slab_width
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.quantise import block_types
 from plait.checkpoint.record import Checkpoint
@@ -52,7 +52,7 @@ def calibrate(checkpoint: Checkpoint, texts: Iterable[str], *, length: int = LEN
             last = x, name
         if readers.setdefault(name, last[1]) != name:
             return
-        slabs = x.detach().flatten(0, -2).float().unflatten(1, (-1, width(x.shape[-1]))).transpose(0, 1)
+        slabs = x.detach().flatten(0, -2).float().unflatten(1, (-1, slab_width(x.shape[-1]))).transpose(0, 1)
         sums[name] = sums.get(name, 0) + (slabs.mT @ slabs).cpu()
         counts[name] = counts.get(name, 0) + slabs.shape[1]
 

@@ -26,7 +26,7 @@ _DAMPING = 0.01  # of the mean square input: keeps to the text's directions with
 _ROWS = 1024  # at a time
 
 
-def width(columns: int) -> int:
+def slab_width(columns: int) -> int:
     """How many inputs of a matrix are taken together: the most that divide it, whole groups, not above ``WIDEST``."""
     return next((n for n in range(min(columns, WIDEST), 0, -1) if columns % n == 0 and n % GROUP == 0), columns)
 
@@ -115,11 +115,11 @@ def _sweep(x: Tensor, h: Tensor, grid: Grid, q: Tensor, lines: list[Line]) -> No
             group[j] = grid.nearest(was + pull[j] / own[j, j], lines[i])
             pull[j + 1 :] -= own[j, j + 1 :, None] * (values(group[j], lines[i]) - was)
         pull = slope[here] - own @ (values(group, lines[i]) - before)
-        lines[i] = _best_line(group, own, pull, lines[i], grid)
+        lines[i] = _refitted(group, own, pull, lines[i], grid)
         slope -= h[:, here] @ (values(group, lines[i]) - before)
 
 
-def _best_line(q: Tensor, h: Tensor, pull: Tensor, line: Line, grid: Grid) -> Line:
+def _refitted(q: Tensor, h: Tensor, pull: Tensor, line: Line, grid: Grid) -> Line:
     """The line that least squares has for integers ``(32, r)``, where the error's slope is ``pull``."""
     along = h @ q
     of_q, qq = (q * pull).sum(0), (q * along).sum(0)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from plait.architecture import Architecture
 from plait.checkpoint.blocks import Blocks
-from plait.checkpoint.compensation import compensate, output_error, width
+from plait.checkpoint.compensation import compensate, output_error, slab_width
 from plait.checkpoint.loading import as_device, build
 from plait.checkpoint.native import NATIVE, NativeBinding
 from plait.checkpoint.notice import CheckpointError, notice
@@ -87,7 +87,7 @@ def quantise(
         )
     moments = moments or {}
     for name, columns in ((name, weights.shape(name)[1]) for name in kinds if name in moments):
-        size = width(columns)
+        size = slab_width(columns)
         if moments[name].shape != (columns // size, size, size):
             raise CheckpointError(f"moments: {name} has {columns} inputs, not those of {tuple(moments[name].shape)}.")
         if not moments[name].isfinite().all():

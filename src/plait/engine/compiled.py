@@ -69,7 +69,7 @@ class _Segment:
         layout: Layout,
         team: kernels.Team,
     ) -> None:
-        self._team, library = team, structs.bound(team.library)
+        self._team, library = team, team.library
         fields = [layout.struct(operation) for operation in operations]
         few, many = waits(operations, kept), waits(operations, ())
         array = (structs.Operation * len(operations))(

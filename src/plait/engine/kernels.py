@@ -132,6 +132,9 @@ def load(path: Path) -> ctypes.CDLL:
         "plait_team_members": (integer, pointer),
         "plait_product": (None, pointer, pointer, pointer, integer, integer, pointer, integer, pointer, pointer),
         "plait_unpack_rows": (None, pointer, pointer, pointer, integer, pointer, integer, number),
+        "plait_executor": (pointer, pointer, pointer),
+        "plait_executor_run": (integer, pointer, pointer),
+        "plait_executor_end": (None, pointer),
     }
     for name, (result, *arguments) in signatures.items():
         function = getattr(loaded, name)

@@ -29,12 +29,7 @@ from plait.words import nearest
 
 MOST_THREADS = 1024
 _made = itertools.count()
-DTYPES = {
-    "stored": torch.float32,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float64": torch.float64,
-}
+DTYPES = ("stored", "float32", "bfloat16", "float64")
 
 
 def optimize(
@@ -227,7 +222,7 @@ def check_threads(threads: int) -> int:
     return threads
 
 
-def _type(field: str, dtype: str | torch.dtype, known: dict[str, torch.dtype]) -> str:
+def _type(field: str, dtype: str | torch.dtype, known: Collection[str]) -> str:
     word = str(dtype).removeprefix("torch.")
     if word not in known:
         near = nearest(word, known)

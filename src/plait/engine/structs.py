@@ -1,4 +1,4 @@
-"""Structs: those of csrc/step.h for ctypes, field for field, and the functions of the library that take them."""
+"""Structs: those of csrc/step.h for ctypes, field for field."""
 
 from __future__ import annotations
 
@@ -72,18 +72,6 @@ Program = _struct(
     ("registers", pointer),
     ("n_registers kept_width", integer),
 )
-
-
-def bound(library: ctypes.CDLL) -> ctypes.CDLL:
-    """The library, its functions for programs ready to be called."""
-    for name, result, *arguments in (
-        ("plait_executor", pointer, pointer, pointer),
-        ("plait_executor_run", integer, pointer, pointer),
-        ("plait_executor_end", None, pointer),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
 
 
 def sizes(library: ctypes.CDLL) -> tuple[list[int], list[int]]:
