@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from plait.families import Family, family_for
-from tests.families.recipes import RECIPES, Recipe
+from tests.families.recipes import RECIPES
+from tests.families.recipes.base import Recipe
 
 
 def build(reference: ModuleType, recipe: Recipe | str, seed: int = 0) -> Any:
