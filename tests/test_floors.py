@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "plait"
 
 FLOORS = (
-    ("architecture", "records", "parameters", "presets", "words"),
+    ("architecture", "organs", "records", "parameters", "presets", "words"),
     ("account", "model", "families", "text", "data"),
     ("checkpoint",),
     ("engine",),

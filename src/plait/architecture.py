@@ -13,7 +13,39 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from plait import records
+from plait.organs import (
+    Alibi,
+    Classification,
+    EncoderDifferences,
+    Experts,
+    LayerType,
+    Pooling,
+    RelativeBias,
+    Rope,
+    RopeScaling,
+    SharedLayers,
+    Sinusoid,
+)
 from plait.records import ArchitectureError, check_types
+
+__all__ = [
+    "Activation",
+    "Alibi",
+    "Architecture",
+    "ArchitectureError",
+    "Classification",
+    "EncoderDifferences",
+    "Experts",
+    "Layer",
+    "LayerType",
+    "Pooling",
+    "RelativeBias",
+    "Rope",
+    "RopeScaling",
+    "SharedLayers",
+    "Sinusoid",
+    "Tower",
+]
 
 Norm = Literal["layernorm", "rmsnorm"]
 NormWeight = Literal["plain", "offset", "none"]  # y = w x̂, y = (1 + w) x̂, y = x̂
@@ -22,167 +54,16 @@ Parallel = Literal["none", "shared", "separate"]
 PositionKind = Literal["none", "learned", "sinusoidal", "rope", "alibi"]
 Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
 QKNorm = Literal["head", "per_head", "full"]
-Pooling = Literal["cls", "mean", "last"]
-ScalingKind = Literal["linear", "dynamic", "yarn", "longrope", "llama3"]
 TowerName = Literal["encoder", "decoder"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RopeScaling:
-    """How rotary frequencies are stretched beyond the length a model was trained on.
-
-    ``linear`` (Chen et al. 2023), ``dynamic`` (NTK by length), ``yarn`` (Peng et al. 2023), ``longrope`` (Ding et al.
-    2024) and ``llama3`` (Llama 3.1) read only the fields that concern them.
-    """
-
-    kind: ScalingKind
-    factor: float = 1.0
-    original_max_length: int | None = None
-    attention_factor: float | None = None  # yarn, longrope: what multiplies cos and sin; None: from the factor
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
-    truncate: bool = True
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    short_factor: tuple[float, ...] | None = None
-    long_factor: tuple[float, ...] | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self, "rope.scaling")
-        if self.kind != "linear" and self.original_max_length is None:
-            raise ArchitectureError(
-                f"rope.scaling.original_max_length: {self.kind!r} scaling needs the length that was trained on, a "
-                "positive integer."
-            )
-        if self.original_max_length is not None and self.original_max_length < 2:
-            raise ArchitectureError(
-                f"rope.scaling.original_max_length: {self.original_max_length} is no length; give 2 or more."
-            )
-        if self.factor <= 0:
-            raise ArchitectureError(f"rope.scaling.factor: {self.factor} is not positive.")
-        if self.kind == "longrope" and (self.short_factor is None or self.long_factor is None):
-            raise ArchitectureError("rope.scaling: 'longrope' needs short_factor and long_factor, one number per pair.")
-        if self.kind == "llama3" and self.high_freq_factor <= self.low_freq_factor:
-            raise ArchitectureError(
-                f"rope.scaling.high_freq_factor: {self.high_freq_factor} must exceed low_freq_factor, "
-                f"{self.low_freq_factor}."
-            )
-
-    @property
-    def by_length(self) -> bool:
-        """Whether the frequencies depend on how long a row is."""
-        return self.kind in ("dynamic", "longrope")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rope:
-    """Rotary position embedding (Su et al. 2021, eq. 34): which dimensions turn, how fast, and how they pair up."""
-
-    theta: float = 10000.0
-    dim: int | None = None  # rotated dimensions of a head; None: all of them
-    interleaved: bool = False  # pairs (0, 1), (2, 3), ... instead of (0, d/2), (1, d/2 + 1), ...
-    scaling: RopeScaling | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self, "rope")
-        if self.theta <= 1:
-            raise ArchitectureError(f"rope.theta: {self.theta} must exceed 1, or no pair turns slower than the first.")
-        if self.dim is not None and (self.dim < 2 or self.dim % 2):
-            raise ArchitectureError(
-                f"rope.dim: {self.dim} dimensions cannot be paired; give an even number of at least 2."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerType:
-    """What may differ from layer to layer: how far attention sees, and how it is rotated.
-
-    ``window`` w: a causal token sees itself and the w - 1 before it; a bidirectional one sees w to either side.
-    ``rope``: ``"shared"`` is the architecture's own, ``None`` is no rotation (NoPE), a ``Rope`` is this type's own.
-    """
-
-    window: int | None = None
-    rope: Rope | Literal["shared"] | None = "shared"
-
-    def __post_init__(self) -> None:
-        check_types(self, "layer_types")
-        if self.window is not None and self.window < 1:
-            raise ArchitectureError(
-                f"layer_types.window: {self.window} lets a token see nothing; give at least 1 or none."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RelativeBias:
-    """T5's learned bias by bucketed distance (Raffel et al. 2020, 2.1), added to the scores of self-attention."""
-
-    buckets: int = 32
-    max_distance: int = 128
-    per_layer: bool = False  # a table in every layer (UMT5) instead of one, in layer 0, for the whole tower
-
-    def __post_init__(self) -> None:
-        check_types(self, "relative_bias")
-        if self.buckets < 4 or self.buckets % 2:
-            raise ArchitectureError(
-                f"relative_bias.buckets: {self.buckets} cannot be halved; give an even number from 4."
-            )
-        if self.max_distance <= self.buckets // 2:
-            raise ArchitectureError(
-                f"relative_bias.max_distance: {self.max_distance} must exceed half the buckets ({self.buckets // 2})."
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sinusoid:
-    """The fixed table of Vaswani et al. 2017 (3.5): ``interleaved`` is the paper's sin, cos, sin, cos; ``halves`` is
-    all sines, then all cosines. The exponent's denominator is d/2 in the paper, d/2 - 1 in fairseq."""
-
-    layout: Literal["interleaved", "halves"] = "interleaved"
-    denominator: Literal["half", "half_minus_one"] = "half"
-
-    def __post_init__(self) -> None:
-        check_types(self, "sinusoid")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Classification:
-    """A head that names one of ``labels`` classes from a pooled vector."""
-
-    labels: int
-    pooling: Pooling = "cls"
-
-    def __post_init__(self) -> None:
-        check_types(self, "head")
-        if self.labels < 1:
-            raise ArchitectureError(f"head.labels: {self.labels} classes cannot be told apart; give at least 1.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderDifferences:
-    """Where an encoder-decoder's encoder differs from its decoder; ``None`` is 'the same'."""
-
-    vocab_size: int | None = None  # a table of its own, with this many rows
-    n_heads: int | None = None
-    n_kv_heads: int | None = None
-    d_head: int | None = None
-    d_ff: int | None = None
-    attention_scale: float | None = None
-
-    def __post_init__(self) -> None:
-        check_types(self, "encoder")
-        for name, value in vars(self).items():
-            if value is not None and value <= 0:
-                raise ArchitectureError(f"encoder.{name}: {value} is not positive; leave it out to be as the decoder.")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Layer:
-    """What one layer sees and how it turns: a ``LayerType`` with the rotation resolved."""
+    """What one layer sees, how it turns and what it feeds through: a ``LayerType`` with everything resolved."""
 
     window: int | None
     rope: Rope | None
+    sparse: bool  # whether it has experts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +80,12 @@ class Tower:
     cross: bool  # a decoder that attends to an encoder
     attention_scale: float
     layers: tuple[Layer, ...]  # one per layer
+    schedule: tuple[int, ...]  # which layer's weights each of them has: its own, unless layers are shared
+
+    @property
+    def distinct(self) -> tuple[Layer, ...]:
+        """The layers that have weights of their own."""
+        return tuple(self.layers[self.schedule.index(i)] for i in range(max(self.schedule) + 1))
 
     @property
     def group(self) -> int:
@@ -235,14 +122,17 @@ class Architecture:
     norm_placement: NormPlacement = "pre"
     parallel: Parallel = "none"  # attention and FFN side by side, with one norm (shared) or two (separate)
     final_norm: bool = _derived()  # derived: every placement but post
+    first_norm: bool = True  # False: the first attention reads what the embedding's norm left (ModernBERT)
     skip_scale: float = 1.0  # DeepNorm's alpha (Wang et al. 2022)
     residual_scale: float = 1.0
+    shared_layers: SharedLayers | None = None
 
     # Positions
     position: PositionKind = "none"
     position_offset: int = 0
     sinusoid: Sinusoid | None = None  # derived: the paper's, where position is sinusoidal
     rope: Rope | None = None  # derived: theta 10000, where position is rope
+    alibi: Alibi | None = None  # derived: Press et al.'s, where position is alibi
     relative_bias: RelativeBias | None = None
     layer_types: tuple[LayerType, ...] = ()  # tiled over the layers, kept as the shortest tile; empty: all alike
 
@@ -250,14 +140,19 @@ class Architecture:
     qkv_bias: bool = True
     output_bias: bool = True
     qk_norm: QKNorm | None = None
+    qk_norm_after_rope: bool = False
     attention_scale: float = _derived()  # derived: d_head ** -0.5
     attention_softcap: float | None = None
     qkv_clip: float | None = None
+    attention_sinks: bool = False  # a learned score for each head that takes its share of the softmax and adds nothing
 
     # Feed-forward
     activation: Activation = "relu"
     gated: bool = False
-    ffn_bias: bool = True
+    glu_limit: float | None = None  # gates are cut above it, what they gate to both sides of it (GPT-OSS)
+    glu_offset: float = 0.0  # added to what is gated
+    ffn_bias: bool | Literal["down"] = True  # "down": of the last projection alone
+    experts: Experts | None = None
 
     # Embedding
     d_embedding: int = _derived()  # derived: d_model; otherwise a projection follows the tables
@@ -269,6 +164,7 @@ class Architecture:
     head: Literal["language", "masked"] | Classification | None = "language"
     tied: bool = False
     head_transform: Activation | None = None  # dense, activation, norm before the output (BERT)
+    head_bias: bool = True  # of that dense
     logit_bias: bool = False
     logit_scale: float = 1.0
     logit_softcap: float | None = None
@@ -317,7 +213,7 @@ class Architecture:
             "token_types", not self.token_types or self.n_encoder_layers > 0, "only an encoder reads token types"
         )
         self._require("position_offset", self.position_offset >= 0, "give a number from 0")
-        for name in ("attention_softcap", "qkv_clip", "logit_softcap"):
+        for name in ("attention_softcap", "qkv_clip", "logit_softcap", "glu_limit"):
             self._require(
                 name, getattr(self, name) is None or getattr(self, name) > 0, "give a positive number, or none"
             )
@@ -333,6 +229,30 @@ class Architecture:
         self._require(
             "parallel", self.parallel == "none" or self.kind == "decoder", "parallel blocks are for decoders alone"
         )
+        self._require(
+            "first_norm",
+            self.first_norm or (self.norm_placement == "pre" and self.parallel == "none"),
+            "only norm_placement 'pre' has a norm there to leave out",
+        )
+        for name in ("glu_limit", "glu_offset"):
+            self._require(name, self.gated or getattr(self, name) in (None, 0.0), "it is for gated networks")
+        self._require(
+            "qk_norm_after_rope", self.qk_norm is not None or not self.qk_norm_after_rope, "there is no qk_norm to move"
+        )
+        if self.qk_norm_after_rope:
+            self._require("qk_norm_after_rope", self.position == "rope", "it goes with position 'rope'")
+            self._require(
+                "qk_norm_after_rope", self.qk_norm != "full", "a norm over all heads comes before the rotation"
+            )
+        if self.shared_layers is not None:
+            self._require("shared_layers", self.kind == "encoder", "only an encoder can run a layer twice")
+            self._require(
+                "shared_layers",
+                self.n_encoder_layers % self.shared_layers.inner == 0
+                and self.n_encoder_layers // self.shared_layers.inner >= self.shared_layers.groups
+                and not self.layer_types,
+                "inner must divide n_encoder_layers and leave every group a turn, all layers alike",
+            )
         if self.position == "learned" and self.max_length is None:
             raise ArchitectureError(
                 "max_length: learned positions need a table; give the longest row as a positive integer."
@@ -347,6 +267,7 @@ class Architecture:
             "it goes with position 'sinusoidal'",
         )
         self._require("rope", (self.rope is not None) == (self.position == "rope"), "it goes with position 'rope'")
+        self._require("alibi", (self.alibi is not None) == (self.position == "alibi"), "it goes with position 'alibi'")
         self._require(
             "position_offset",
             self.position_offset == 0 or self.position in ("learned", "sinusoidal"),
@@ -369,10 +290,18 @@ class Architecture:
         self._require(
             "head_transform", self.head_transform is None or self.head is not None, "there is no head to put it in"
         )
+        self._require("head_bias", self.head_bias or self.head_transform is not None, "there is no head_transform")
+        if isinstance(self.head, Classification) and self.head.norm:
+            self._require("head", self.head_transform is not None, "its norm follows a head_transform")
         self._require(
             "tied",
             not self.tied or self.d_embedding == self.d_model or self.head_transform is not None,
             "the table is d_embedding wide and the model d_model; a head_transform must bridge them",
+        )
+        self._require(
+            "layer_types",
+            self.experts is not None or all(kind.sparse for kind in self.layer_types),
+            "a layer that is not sparse goes with experts in the others",
         )
         deepest = max(tower.n_layers for tower in self.towers)
         self._require(
@@ -437,7 +366,11 @@ class Architecture:
         n_heads = own.n_heads or self.n_heads
         d_head = own.d_head or self.d_head
         kinds = [
-            Layer(window=kind.window, rope=self.rope if kind.rope == "shared" else kind.rope)
+            Layer(
+                window=kind.window,
+                rope=self.rope if kind.rope == "shared" else kind.rope,
+                sparse=kind.sparse and self.experts is not None,
+            )
             for kind in self.layer_types or (LayerType(),)
         ]
         return Tower(
@@ -452,6 +385,7 @@ class Architecture:
             attention_scale=own.attention_scale
             or (d_head**-0.5 if self._is_derived("attention_scale") else self.attention_scale),
             layers=tuple(kinds[i % len(kinds)] for i in range(n_layers)),
+            schedule=self.shared_layers.schedule(n_layers) if self.shared_layers else tuple(range(n_layers)),
         )
 
     @property
@@ -471,7 +405,7 @@ class Architecture:
         records.refuse_unknown(changes, type(self), "")
         kept = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not self._is_derived(f.name)}
         if changes.get("position", self.position) != self.position:  # organs of the old kind go with it
-            kept = {name: value for name, value in kept.items() if name not in ("rope", "sinusoid")}
+            kept = {name: value for name, value in kept.items() if name not in ("rope", "sinusoid", "alibi")}
         return type(self)(**{**kept, **changes})
 
     def difference(self, other: Architecture) -> dict[str, tuple[Any, Any]]:
@@ -519,4 +453,5 @@ DERIVED: dict[str, Callable[[Architecture], Any]] = {
     "d_embedding": lambda a: a.d_model,
     "sinusoid": lambda a: Sinusoid() if a.position == "sinusoidal" else None,
     "rope": lambda a: Rope() if a.position == "rope" else None,
+    "alibi": lambda a: Alibi() if a.position == "alibi" else None,
 }

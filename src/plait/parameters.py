@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plait.architecture import Architecture, Classification, Tower
+from plait.architecture import Architecture, Classification, Experts, Layer, Tower
 
 Shape = tuple[int, ...]
 
@@ -58,22 +58,50 @@ def _embedding(a: Architecture, name: str, words: int | None, types: int) -> Ite
 
 
 def _tower(a: Architecture, tower: Tower) -> Iterator[tuple[str, Shape]]:
-    for i in range(tower.n_layers):
+    for i, kind in enumerate(tower.distinct):
         layer = f"{tower.name}.layers.{i}"
         yield from _attention(a, tower, f"{layer}.attention")
+        if a.attention_sinks:
+            yield f"{layer}.attention.sinks", (tower.n_heads,)
         if a.relative_bias and (i == 0 or a.relative_bias.per_layer):
             yield f"{layer}.attention.relative_bias.weight", (a.relative_bias.buckets, tower.n_heads)
-        yield from _slots(a, f"{layer}.attention_norms")
+        if i or a.first_norm:
+            yield from _slots(a, f"{layer}.attention_norms")
         if tower.cross:
             yield from _attention(a, tower, f"{layer}.cross")
             yield from _slots(a, f"{layer}.cross_norms")
-        for name in ("gate", "up") if a.gated else ("up",):
-            yield from _linear(f"{layer}.ffn.{name}", tower.d_ff, a.d_model, a.ffn_bias)
-        yield from _linear(f"{layer}.ffn.down", a.d_model, tower.d_ff, a.ffn_bias)
+        yield from _feed_forward(a, tower, kind, f"{layer}.ffn")
         if a.parallel != "shared":
             yield from _slots(a, f"{layer}.ffn_norms")
     if a.final_norm:
         yield from _norm(a, f"{tower.name}.norm", a.d_model)
+
+
+def _feed_forward(a: Architecture, tower: Tower, layer: Layer, name: str) -> Iterator[tuple[str, Shape]]:
+    e = a.experts
+    if e is None or not layer.sparse:
+        yield from _projections(a, name, tower.d_ff)
+        return
+    yield from _router(a, e, f"{name}.router")
+    for part, shape in _projections(a, f"{name}.experts", e.d_expert):
+        yield part, (e.n_experts, *shape)
+    if e.d_shared:
+        yield from _projections(a, f"{name}.shared", e.d_shared)
+    if e.shared_gate:
+        yield from _linear(f"{name}.shared_gate", 1, a.d_model, False)
+
+
+def _router(a: Architecture, e: Experts, name: str) -> Iterator[tuple[str, Shape]]:
+    yield from _linear(name, e.n_experts, a.d_model, e.router_bias)
+    if e.selection_bias:
+        yield f"{name}.score_bias", (e.n_experts,)
+
+
+def _projections(a: Architecture, name: str, width: int) -> Iterator[tuple[str, Shape]]:
+    """The two or three matrices of one feed-forward network."""
+    for part in ("gate", "up") if a.gated else ("up",):
+        yield from _linear(f"{name}.{part}", width, a.d_model, a.ffn_bias is True)
+    yield from _linear(f"{name}.down", a.d_model, width, a.ffn_bias is not False)
 
 
 def _slots(a: Architecture, name: str) -> Iterator[tuple[str, Shape]]:
@@ -99,8 +127,8 @@ def _head(a: Architecture) -> Iterator[tuple[str, Shape]]:
     width = a.d_model
     if a.head_transform:
         width = a.d_model if labels else a.d_embedding
-        yield from _linear("head.dense", width, a.d_model, True)
-        if not labels:
+        yield from _linear("head.dense", width, a.d_model, a.head_bias)
+        if not isinstance(a.head, Classification) or a.head.norm:
             yield from _norm(a, "head.norm", width)
     if not a.tied:
         yield "head.output.weight", (labels or a.vocab_size, width)
