@@ -90,19 +90,19 @@ def test_blocks_are_the_weights_of_the_model_with_no_bit_changed(tmp_path: Path,
 @pytest.mark.parametrize("operation", [CAT, GROUP, INTERLEAVE])
 def test_the_numbers_of_rows_lead_where_the_operation_does(operation: Operation) -> None:
     shapes = ((8, 3),) if operation is INTERLEAVE else ((8, 3), (4, 3), (4, 3))
-    entry = Entry("x", tuple("qkv"[: len(shapes)]), shapes, (operation,), 4)
+    entry = Entry(("x",), tuple("qkv"[: len(shapes)]), shapes, (operation,), 4)
     stored = torch.randn(entry.stored_shape)
     rows = entry.rows()
     assert rows is not None
-    for part, numbers in zip(entry.load(stored), rows, strict=True):
+    for part, numbers in zip(entry.load([stored]), rows, strict=True):
         assert torch.equal(part, stored[numbers])
     assert torch.cat(rows).sort().values.tolist() == list(range(len(stored)))
 
 
 @pytest.mark.parametrize("operation", [TRANSPOSE, ROW])
 def test_what_cuts_through_rows_has_no_numbers_of_rows(operation: Operation) -> None:
-    assert Entry("x", ("w",), ((3, 4),), (operation,), 1).rows() is None
-    assert Entry("x", ("w",), ((8, 4),), (INTERLEAVE, operation), 4).rows() is None
+    assert Entry(("x",), ("w",), ((3, 4),), (operation,), 1).rows() is None
+    assert Entry(("x",), ("w",), ((8, 4),), (INTERLEAVE, operation), 4).rows() is None
 
 
 def by_data(weight: torch.nn.Parameter) -> None:

@@ -1,5 +1,6 @@
 """Stored names and parameters, one to one: missing prefixes, older endings, repeated tensors, what is kept aside."""
 
+import weakref
 from pathlib import Path
 from types import ModuleType
 
@@ -7,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from plait.architecture import Architecture
 from plait.families import FAMILIES, FamilyError, family_for
 from plait.families.binding import alternatives
+from plait.families.llama import LLAMA
+from plait.parameters import parameters
 from tests.families.making import checkpoint, opened
 
 
@@ -117,7 +121,7 @@ def test_of_two_biases_that_differ_the_one_that_is_added_counts(reference: Modul
     model, config, stored = checkpoint(reference, "bert-untied", tmp_path)
     assert not torch.equal(stored["cls.predictions.decoder.bias"], stored["cls.predictions.bias"])
     _, _, binding = opened(config, stored)
-    assert binding.entries["head.output.bias"][1] == "cls.predictions.decoder.bias"
+    assert binding.stored("head.output.bias") == "cls.predictions.decoder.bias"
     assert binding.layout.leftovers == ("cls.predictions.bias",)
     assert torch.equal(model.cls.predictions.decoder.bias, stored["cls.predictions.decoder.bias"])
     assert same(back(config, stored), stored)
@@ -128,8 +132,8 @@ def test_two_towers_that_stored_tables_of_their_own(reference: ModuleType, tmp_p
     _, config, stored = checkpoint(reference, "bart-untied", tmp_path)
     _, architecture, binding = opened(config, stored)
     assert architecture.encoder is not None and architecture.encoder.vocab_size == 61
-    assert binding.entries["source_embedding.tokens.weight"][1] == "model.encoder.embed_tokens.weight"
-    assert binding.entries["embedding.tokens.weight"][1] == "model.decoder.embed_tokens.weight"
+    assert binding.stored("source_embedding.tokens.weight") == "model.encoder.embed_tokens.weight"
+    assert binding.stored("embedding.tokens.weight") == "model.decoder.embed_tokens.weight"
     assert binding.layout.leftovers == ("model.shared.weight",)
     assert same(back(config, stored), stored)
 
@@ -198,6 +202,70 @@ def test_a_bias_of_logits_that_is_not_there(reference: ModuleType, tmp_path: Pat
     short = {name: t for name, t in stored.items() if name != "final_logits_bias"}
     assert opened(config, stored)[1].logit_bias and not opened(config, short)[1].logit_bias
     assert same(back(config, short), short)
+
+
+HEADS = LLAMA.relative(
+    "heads",
+    settings={"qk_norm": "per_head"},
+    weights={"decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_layernorm.norms.{e}"},
+)
+NORMS = "model.layers.0.self_attn.q_layernorm.norms"
+
+
+def by_head() -> tuple[Architecture, dict[str, Tensor], dict[str, Tensor]]:
+    """An architecture with a norm for each head, its parameters, and how a file stores them."""
+    config = {"vocab_size": 13, "hidden_size": 8, "num_attention_heads": 3, "num_key_value_heads": 1, "head_dim": 4,
+              "num_hidden_layers": 2, "intermediate_size": 7, "model_type": "heads"}  # fmt: skip
+    architecture = HEADS.architecture(config)
+    ours = {name: torch.randn(shape) for name, shape in parameters(architecture).items()}
+    return architecture, ours, dict(HEADS.export(architecture, ours.__getitem__))
+
+
+def test_many_stored_tensors_are_one_parameter() -> None:
+    architecture, ours, stored = by_head()
+    assert [name for name in stored if name.startswith(NORMS)] == [f"{NORMS}.{e}.weight" for e in range(3)]
+    assert "model.layers.1.self_attn.k_layernorm.norms.0.weight" in stored
+    assert stored[f"{NORMS}.2.weight"].equal(ours["decoder.layers.0.attention.query_norm.weight"][2])
+    binding = HEADS.bind(architecture, stored)
+    assert binding.layout.leftovers == ()
+    for name, value in ours.items():
+        assert binding.read(name, stored.__getitem__).equal(value), name
+    bare = {name.removeprefix("model."): tensor for name, tensor in stored.items()}
+    back = dict(HEADS.export(architecture, ours.__getitem__, HEADS.bind(architecture, bare).layout))
+    assert same(back, bare)
+
+
+def test_one_of_many_that_is_missing_too_many_or_of_another_shape_is_named() -> None:
+    architecture, _, stored = by_head()
+    short = {name: tensor for name, tensor in stored.items() if name != f"{NORMS}.1.weight"}
+    with pytest.raises(FamilyError, match=r"1 parameters of \d+ have no tensor.*layers.0.*q_layernorm.norms.1.weight"):
+        HEADS.bind(architecture, short)
+    with pytest.raises(FamilyError, match=r"no place for 1 tensors in the file: .*q_layernorm.norms.3.weight"):
+        HEADS.bind(architecture, stored | {f"{NORMS}.3.weight": torch.zeros(4)})
+    wrong = stored | {f"{NORMS}.2.weight": torch.zeros(5)}
+    with pytest.raises(FamilyError, match=r"norms.2.weight: its shape is \(5,\); .*needs \(4,\)"):
+        HEADS.bind(architecture, wrong).read("decoder.layers.0.attention.query_norm.weight", wrong.__getitem__)
+
+
+def test_of_many_tensors_one_is_held_beside_the_parameter() -> None:
+    """Each is let go before the next is read: dequantised experts would fill the memory twice."""
+    architecture, _, stored = by_head()
+    held: list[weakref.ref[Tensor]] = []
+
+    def get(name: str) -> Tensor:
+        assert sum(ref() is not None for ref in held) <= 1
+        held.append(weakref.ref(fresh := stored[name].clone()))
+        return fresh
+
+    HEADS.bind(architecture, stored).read("decoder.layers.1.attention.query_norm.weight", get)
+    assert len(held) == 3
+
+
+def test_what_is_gathered_has_no_blocks_and_names_no_rows() -> None:
+    architecture, ours, stored = by_head()
+    binding = HEADS.bind(architecture, stored)
+    assert binding.rows("decoder.layers.0.attention.query_norm.weight") is None
+    assert binding.rows("decoder.layers.0.attention.query.weight") is not None
 
 
 def test_alternatives() -> None:

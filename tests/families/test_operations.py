@@ -12,18 +12,22 @@ from plait.families.operations import (
     ACTIVATION,
     ACTIVATIONS,
     CAT,
+    CAT_EACH,
     GROUP,
     INTERLEAVE,
     INVERSE_ROOT,
     ROOT_OF_WIDTH,
     ROW,
+    STRIPES,
     TRANSPOSE,
+    TRANSPOSE_EACH,
     Operation,
     chosen,
     float32,
     less,
     plus,
     preferring,
+    stack,
 )
 
 
@@ -44,6 +48,11 @@ TENSORS: list[tuple[Operation, Target, tuple[int, ...]]] = [
     (GROUP, QKV, (120, 7)),
     (GROUP, BIASES, (120,)),
     (ROW, Target(((9,),)), (1, 9)),
+    (CAT_EACH, Target(((3, 4, 7), (3, 4, 7))), (3, 8, 7)),
+    (STRIPES, Target(((3, 4, 7), (3, 4, 7))), (3, 8, 7)),
+    (STRIPES, Target(((3, 4), (3, 4))), (3, 8)),
+    (TRANSPOSE_EACH, Target(((3, 4, 7),)), (3, 7, 4)),
+    (TRANSPOSE_EACH, Target(((3, 4),)), (3, 4)),
     (INTERLEAVE, Target(((60, 7),)), (60, 7)),
     (INTERLEAVE, Target(((30,),)), (30,)),
 ]
@@ -66,6 +75,22 @@ def test_group_is_by_key_head() -> None:
     rows = stored.view(3, 4, 10)
     assert query[:20].equal(rows[0, :2].flatten()) and query[20:40].equal(rows[1, :2].flatten())
     assert key[10:20].equal(rows[1, 2]) and value[20:].equal(rows[2, 3])
+
+
+def test_experts_gate_and_up_together_and_by_turns() -> None:
+    """Granite's (E, 2I, d) is [gate; up]; gpt-oss's (E, d, 2I) has the gate in even columns and up in odd ones."""
+    target = Target(((2, 3, 5), (2, 3, 5)))
+    stored = torch.arange(60.0).view(2, 6, 5)
+    gate, up = CAT_EACH.load([stored], target)
+    assert gate.equal(stored[:, :3]) and up.equal(stored[:, 3:])
+    stored = torch.arange(60.0).view(2, 5, 6)
+    gate, up = STRIPES.load(TRANSPOSE_EACH.load([stored], target), target)
+    assert gate[1, 2].equal(stored[1, :, 4]) and up[1, 2].equal(stored[1, :, 5])
+
+
+def test_tensors_of_two_types_are_stacked_in_the_wider_one() -> None:
+    both = [torch.ones(3, dtype=torch.bfloat16), torch.full((3,), 0.1)]
+    assert stack(both, 2).equal(torch.stack([both[0].float(), both[1]]))
 
 
 def test_group_of_one_key_head_is_cat() -> None:

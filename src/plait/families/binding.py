@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from plait.architecture import Architecture
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Layout, Spelling
-from plait.families.operations import Operation, Shape
+from plait.families.operations import Operation, Shape, stack
 from plait.parameters import parameters
 
 if TYPE_CHECKING:
@@ -44,62 +44,71 @@ def via(name: str, *operations: Operation) -> Weight:
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored tensor and the parameters it becomes."""
+    """The stored tensors that belong together, and the parameters they become.
 
-    stored: str
+    It is one tensor, or with ``gathers`` one for each expert (or head), stacked along a new leading axis.
+    """
+
+    stored: tuple[str, ...]
     parts: tuple[str, ...]
     shapes: tuple[Shape, ...]
     operations: tuple[Operation, ...]
     d_head: int
+    gathers: bool = False
 
-    def load(self, tensor: Tensor) -> list[Tensor]:
-        """Stored to ours; raises where the shape is not the one this architecture needs."""
-        if tuple(tensor.shape) != self.stored_shape:
-            raise FamilyError(
-                f"{self.stored}: its shape is {tuple(tensor.shape)}; {self.parts[0]} of this architecture needs "
-                f"{self.stored_shape}."
-            )
-        tensors = [tensor]
+    def load(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """Stored to ours, taken one by one; raises where a shape is not the one this architecture needs."""
+        checked = self._checked(tensors)
+        ours = [stack(checked, len(self.stored))] if self.gathers else list(checked)
         for operation in self.operations:
-            tensors = operation.load(tensors, self)
-        return tensors
+            ours = operation.load(ours, self)
+        return ours
+
+    def _checked(self, tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+        needed = self.stored_shape
+        for name, tensor in zip(self.stored, tensors, strict=True):
+            if tuple(tensor.shape) != needed:
+                raise FamilyError(
+                    f"{name}: its shape is {tuple(tensor.shape)}; {self.parts[0]} of this architecture needs {needed}."
+                )
+            yield tensor
 
     def rows(self) -> list[Tensor] | None:
         """For each parameter the numbers of its rows in the stored matrix; ``None`` where rows do not stay whole."""
         import torch
 
-        if not all(operation.by_rows for operation in self.operations):
+        if self.gathers or not all(operation.by_rows for operation in self.operations):
             return None
         numbered = replace(self, shapes=tuple((shape[0], 1) for shape in self.shapes))
-        return [part[:, 0] for part in numbered.load(torch.arange(self.stored_shape[0])[:, None])]
+        return [part[:, 0] for part in numbered.load([torch.arange(self.stored_shape[0])[:, None]])]
 
-    def save(self, tensors: list[Tensor]) -> Tensor:
+    def save(self, tensors: list[Tensor]) -> list[Tensor]:
         """Ours to stored."""
         for operation in reversed(self.operations):
             tensors = operation.save(tensors, self)
-        return tensors[0].contiguous()
+        return [tensor.contiguous() for tensor in (tensors[0] if self.gathers else tensors)]
 
     @property
     def stored_shape(self) -> Shape:
-        """The shape on disk: what saving would write."""
+        """The shape on disk, of each where there are several: what saving would write."""
         if not self.operations:
-            return self.shapes[0]
+            return self.shapes[0][1:] if self.gathers else self.shapes[0]
         import torch
 
-        return tuple(self.save([torch.empty(shape, device="meta") for shape in self.shapes]).shape)
+        return tuple(self.save([torch.empty(shape, device="meta") for shape in self.shapes])[0].shape)
 
 
 @dataclass(frozen=True)
 class Binding:
-    """Every parameter of an architecture, tied to the stored tensor that fills it."""
+    """Every parameter of an architecture, tied to the stored tensors that fill it."""
 
-    entries: Mapping[str, tuple[Entry, str, int]]  # parameter -> its entry, the stored name in this file, which part
+    entries: Mapping[str, tuple[Entry, tuple[str, ...], int]]  # parameter -> entry, its names in this file, which part
     layout: Layout
 
     def read(self, name: str, get: Callable[[str], Tensor]) -> Tensor:
         """The parameter of that name, from ``get(stored name)``."""
         entry, stored, part = self.entries[name]
-        return entry.load(get(stored))[part]
+        return entry.load(map(get, stored))[part]
 
     def rows(self, name: str) -> Tensor | None:
         """Which rows of the stored matrix are that parameter's, in its order; ``None`` where rows are not whole."""
@@ -108,8 +117,8 @@ class Binding:
         return None if rows is None else rows[part]
 
     def stored(self, name: str) -> str:
-        """The stored tensor that the parameter of that name is in."""
-        return self.entries[name][1]
+        """The stored tensor that the parameter of that name is in, or the first of many."""
+        return self.entries[name][1][0]
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -125,7 +134,7 @@ def entries(
 ) -> dict[str, tuple[Entry, int]]:
     """``{parameter: (its entry, which part of it)}``; raises over a parameter that no rule names.
 
-    ``prefix`` stands in front of every stored name but the head's.
+    ``prefix`` stands in front of every stored name but the head's; ``{e}`` counts along the leading axis.
     """
     shapes = parameters(architecture)
     found: dict[str, tuple[Entry, int]] = {}
@@ -136,7 +145,10 @@ def entries(
                 names = tuple(part + leaf for part in parts)
                 if names[0] in shapes and names[0] not in found:
                     stored = ("" if pattern.startswith("head.") else prefix) + weight.name + leaf
-                    entry = Entry(stored, names, tuple(shapes[n] for n in names), weight.operations, d_head)
+                    gathers = "{e}" in stored
+                    counted = [stored.replace("{e}", str(e)) for e in range(shapes[names[0]][0] if gathers else 1)]
+                    needed = tuple(shapes[n] for n in names)
+                    entry = Entry(tuple(counted), names, needed, weight.operations, d_head, gathers)
                     found |= {name: (entry, i) for i, name in enumerate(names)}
     if lost := [name for name in shapes if name not in found]:
         raise FamilyError(f"{family} has no tensor for {few(lost)}.")
@@ -183,11 +195,11 @@ def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[li
 
 def repeated(aliases: Mapping[str, str], table: Mapping[str, tuple[Entry, int]]) -> dict[str, tuple[str, ...]]:
     """``{parameter: its usual name, and others it may be stored under}``, for parameters that have such."""
-    own = {entry.stored for entry, _ in table.values()}
+    own = {stored for entry, _ in table.values() for stored in entry.stored}
     found: dict[str, tuple[str, ...]] = {}
     for alias, name in aliases.items():
         if name in table and alias not in own:
-            found[name] = (*found.get(name, (table[name][0].stored,)), alias)
+            found[name] = (*found.get(name, table[name][0].stored), alias)
     return found
 
 
@@ -204,26 +216,29 @@ def tie(
     """
     others = repeated(aliases, table)
     dead: set[str] = set()
-    bound: dict[str, tuple[Entry, str, int]] = {}
+    bound: dict[str, tuple[Entry, tuple[str, ...], int]] = {}
     renamed: dict[str, str] = {}
     duplicates: dict[str, str] = {}
     lost: dict[str, str] = {}
     for name, (entry, part) in table.items():
-        places = sorted(others.get(name, (entry.stored,)), key=lambda place: place not in live)
-        found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
-        if not found:
-            lost[name] = entry.stored
-            continue
-        bound[name] = (entry, found[0], part)
-        if found[0] != spelling.here(entry.stored):
-            renamed[entry.stored] = found[0]
-        apart = [stored for stored in found[1:] if places[0] in live and not (equal and equal(found[0], stored))]
-        dead.update(map(spelling.bare, apart))
-        duplicates |= {stored: name for stored in found[1:] if stored not in apart}
+        here: list[str] = []
+        for usual in entry.stored:
+            places = sorted(others.get(name, (usual,)), key=lambda place: place not in live)
+            found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
+            if not found:
+                lost.setdefault(name, usual)
+                continue
+            here.append(found[0])
+            if found[0] != spelling.here(usual):
+                renamed[usual] = found[0]
+            apart = [stored for stored in found[1:] if places[0] in live and not (equal and equal(found[0], stored))]
+            dead.update(map(spelling.bare, apart))
+            duplicates |= {stored: name for stored in found[1:] if stored not in apart}
+        bound[name] = (entry, tuple(here), part)
     if lost:
         first = few([f"{name} ({stored})" for name, stored in lost.items()])
         raise FamilyError(f"{len(lost)} parameters of {len(table)} have no tensor in the file: {first}.")
-    used = {stored for _, stored, _ in bound.values()} | duplicates.keys()
+    used = {stored for _, here, _ in bound.values() for stored in here} | duplicates.keys()
     layout = Layout(spelling.prefix, renamed, duplicates, tuple(sorted(spelling.names - used)))
     return Binding(bound, layout), frozenset(dead)
 

@@ -33,8 +33,9 @@ class Family:
     """One dialect of checkpoints.
 
     ``settings``: a field of Architecture -> the rule that says it, or the value it always has here.
-    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out; without ``.weight``
-    or ``.bias`` a rule is for both. The stored names stand under ``prefix``, but for the head's.
+    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out, ``{e}`` counts the
+    tensors that are stacked into one parameter (experts, heads); without ``.weight`` or ``.bias`` a rule is for both.
+    The stored names stand under ``prefix``, but for the head's.
     ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out.
     ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where it is not about the head alone.
     ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
@@ -198,7 +199,7 @@ class Family:
         return all(_same(*pair) for pair in read.difference(architecture).values())
 
     def _read_back(self, config: Mapping[str, Any], architecture: Architecture) -> Architecture:
-        names = {entry.stored for entry, _ in self._entries(architecture).values()}
+        names = {stored for entry, _ in self._entries(architecture).values() for stored in entry.stored}
         return self.architecture(config, names, lambda first, second: False)
 
     # Weights
@@ -253,11 +254,11 @@ class Family:
         """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
         layout = layout or Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
         for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):
-            tensor = entry.save([get(name) for name in entry.parts])
-            yield layout.spell(entry.stored, self.prefix), tensor
+            tensors = entry.save([get(name) for name in entry.parts])
+            yield from zip((layout.spell(stored, self.prefix) for stored in entry.stored), tensors, strict=True)
             for alias, name in layout.duplicates.items():
                 if name == entry.parts[0]:
-                    yield alias, tensor
+                    yield alias, tensors[0]
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -3,12 +3,12 @@
 Each has a ``load`` and a ``save`` that undo each other, so that a rule written once is read both ways.
 """
 
-# H query heads, K key and value heads, h head width
+# H query heads, K key and value heads, h head width, E experts, I an expert's width
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Protocol
@@ -155,6 +155,28 @@ def _join(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return torch.cat(list(tensors), dim)
 
 
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    import torch
+
+    return torch.stack(list(tensors), 2)
+
+
+def stack(tensors: Iterable[Tensor], count: int) -> Tensor:
+    """``count`` tensors in a new leading axis, each let go before the next is asked for; undone by ``unbind``."""
+    import torch
+
+    whole: Tensor | None = None
+    for i, tensor in enumerate(tensors):
+        whole = (
+            torch.empty((count, *tensor.shape), dtype=tensor.dtype, device=tensor.device) if whole is None else whole
+        )
+        if tensor.dtype != whole.dtype:
+            whole = whole.to(torch.promote_types(tensor.dtype, whole.dtype))
+        whole[i] = tensor
+    assert whole is not None
+    return whole
+
+
 # (in, out), as GPT-2's Conv1D has it; a bias has one axis and stays
 TRANSPOSE = Operation(lambda tensors, _: [t.t() for t in tensors], lambda tensors, _: [t.t() for t in tensors])
 
@@ -163,6 +185,24 @@ CAT = Operation(
     lambda tensors, target: list(tensors[0].split([shape[0] for shape in target.shapes])),
     lambda tensors, _: [_join(tensors)],
     by_rows=True,
+)
+
+# The same within every expert: (E, 2I, d) is [gate; up] in each
+CAT_EACH = Operation(
+    lambda tensors, target: list(tensors[0].split([shape[1] for shape in target.shapes], 1)),
+    lambda tensors, _: [_join(tensors, 1)],
+)
+
+# Every expert's matrix as (in, out); a bias (E, out) stays
+TRANSPOSE_EACH = Operation(
+    lambda tensors, _: [t.transpose(1, -1) if t.ndim > 2 else t for t in tensors],
+    lambda tensors, _: [t.transpose(1, -1) if t.ndim > 2 else t for t in tensors],
+)
+
+# Rows of several parameters by turns within every expert: gate 0, up 0, gate 1, up 1, ...
+STRIPES = Operation(
+    lambda tensors, target: [tensors[0][:, i :: len(target.shapes)] for i in range(len(target.shapes))],
+    lambda tensors, _: [_stack(tensors).flatten(1, 2)],
 )
 
 # A leading axis of 1: final_logits_bias (1, V)
