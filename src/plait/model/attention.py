@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from plait.architecture import Architecture, Tower
@@ -44,11 +44,12 @@ class Sight:
 
 class Attention(Part):
     """``softmax(cap(scale * Q K^T) + bias) V``, heads side by side (Vaswani et al. 2017, eq. 1); grouped keys and
-    values (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2)."""
+    values (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2), and sinks that
+    take a share of the softmax (Xiao et al. 2024; GPT-OSS)."""
 
     sites = ("queries", "keys", "values", "scores", "pattern", "mix")
 
-    def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False) -> None:
+    def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False, sinks: bool = False) -> None:
         super().__init__()
         self.d_head, self.group = tower.d_head, tower.group
         self.scale, self.softcap, self.clip = tower.attention_scale, a.attention_softcap, a.qkv_clip
@@ -59,6 +60,8 @@ class Attention(Part):
         self.output = Linear(wide, a.d_model, bias=a.output_bias)
         self.query_norm = self._head_norm(a, tower.n_heads)
         self.key_norm = self._head_norm(a, tower.n_kv_heads)
+        self.turns_first = a.qk_norm_after_rope
+        self.sinks = nn.Parameter(torch.empty(tower.n_heads)) if sinks else None
         spec = a.relative_bias if relative else None
         self.relative_bias = RelativeScores(spec, tower.n_heads, causal=tower.causal) if spec else None
 
@@ -66,31 +69,31 @@ class Attention(Part):
         shapes = {"head": (self.d_head,), "per_head": (heads, self.d_head), "full": (heads * self.d_head,)}
         return Norm(a, *shapes[a.qk_norm]) if a.qk_norm else None
 
-    def _split(self, x: Tensor, norm: Norm | None) -> Tensor:
-        """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, clipped and normed."""
+    def _split(self, x: Tensor, norm: Norm | None, sight: Sight | None = None) -> Tensor:
+        """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, clipped, normed and turned to their positions."""
         x = x if self.clip is None else x.clamp(-self.clip, self.clip)
         if norm is not None and norm.width != self.d_head:  # over all heads at once
             x, norm = norm(x), None
         x = x.unflatten(-1, (-1, self.d_head))
-        return (x if norm is None else norm(x)).transpose(1, 2)
+        if norm is not None and not self.turns_first:
+            x = norm(x)
+        x = x.transpose(1, 2)
+        if sight is not None and sight.rotation is not None and sight.table is not None:
+            x = sight.rotation.turn(x, sight.table)
+        return norm(x.transpose(1, 2)).transpose(1, 2) if norm is not None and self.turns_first else x
 
     def queries(self, x: Tensor, sight: Sight) -> Tensor:
-        """``(b, q, d_model)`` -> ``(b, h, q, d)``, turned to their positions."""
-        queries = self._split(self.query(x), self.query_norm)
-        if sight.rotation is not None and sight.table is not None:
-            queries = sight.rotation.turn(queries, sight.table)
-        return self.site("queries", queries)
+        """``(b, q, d_model)`` -> ``(b, h, q, d)``."""
+        return self.site("queries", self._split(self.query(x), self.query_norm, sight))
 
     def keys_values(self, x: Tensor, sight: Sight) -> tuple[Tensor, Tensor]:
-        """``(b, k, d_model)`` -> two of ``(b, g, k, d)``, keys turned to their positions."""
-        keys = self._split(self.key(x), self.key_norm)
-        if sight.rotation is not None and sight.table is not None:
-            keys = sight.rotation.turn(keys, sight.table)
+        """``(b, k, d_model)`` -> two of ``(b, g, k, d)``."""
+        keys = self._split(self.key(x), self.key_norm, sight)
         return self.site("keys", keys), self.site("values", self._split(self.value(x), None))
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """``(b, h, q, d)`` over ``(b, g, k, d)`` -> ``(b, q, d_model)``. A query that sees nothing gets zeros."""
-        if self.softcap is not None or self.watched("scores", "pattern"):
+        if self.softcap is not None or self.sinks is not None or self.watched("scores", "pattern"):
             mix = self._by_hand(queries, keys, values, sight)
         else:
             mix = F.scaled_dot_product_attention(
@@ -117,9 +120,13 @@ class Attention(Part):
         allowed = sight.allowed
         if sight.square:
             allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
-        if allowed is None:
-            return self.site("pattern", scores.softmax(-1)) @ values
-        # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
-        blind = ~allowed.any(-1, keepdim=True)
-        pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
+        if self.sinks is not None:  # one more key for each head, that everyone sees and that has no value
+            scores = scores if allowed is None else scores.masked_fill(~allowed, float("-inf"))
+            sinks = self.sinks.to(scores.dtype)[:, None, None].expand(scores.shape[0], -1, scores.shape[2], 1)
+            pattern = torch.cat((scores, sinks), -1).softmax(-1)[..., :-1]
+        elif allowed is None:
+            pattern = scores.softmax(-1)
+        else:  # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
+            blind = ~allowed.any(-1, keepdim=True)
+            pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
         return self.site("pattern", pattern) @ values

@@ -22,8 +22,8 @@ class Block(Part):
         self.index, self.parallel = index, a.parallel
         filled = SLOTS[a.norm_placement]
         relative = a.relative_bias is not None and (index == 0 or a.relative_bias.per_layer)
-        self.attention_norms = Slots(a, filled)
-        self.attention = Attention(a, tower, relative=relative)
+        self.attention_norms = Slots(a, filled if index or a.first_norm else ())
+        self.attention = Attention(a, tower, relative=relative, sinks=a.attention_sinks)
         self.cross_norms = Slots(a, filled) if tower.cross else None
         self.cross = Attention(a, tower) if tower.cross else None
         self.ffn_norms = Slots(a, () if a.parallel == "shared" else filled)

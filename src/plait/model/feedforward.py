@@ -32,9 +32,9 @@ class FeedForward(Part):
     def __init__(self, a: Architecture, tower: Tower) -> None:
         super().__init__()
         self.act = ACTIVATIONS[a.activation]
-        self.gate = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias) if a.gated else None
-        self.up = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias)
-        self.down = Linear(tower.d_ff, a.d_model, bias=a.ffn_bias)
+        self.gate = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias is True) if a.gated else None
+        self.up = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias is True)
+        self.down = Linear(tower.d_ff, a.d_model, bias=a.ffn_bias is not False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(b, n, d_model)`` -> the same; ``hidden`` and ``activation`` are ``(b, n, d_ff)``."""

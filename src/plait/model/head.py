@@ -29,8 +29,8 @@ class Output(nn.Module):
 
 
 class Head(Part):
-    """``softcap(scale * output(norm(act(dense(x)))))``: what is not there is skipped. A classification head pools
-    first, then ``output(act(dense(pooled)))``."""
+    """``softcap(scale * output(norm(act(dense(x)))))``: what is not there is skipped. A classification head may pool
+    first."""
 
     def __init__(self, a: Architecture) -> None:
         super().__init__()
@@ -41,13 +41,14 @@ class Head(Part):
         self.act = ACTIVATIONS[a.head_transform] if a.head_transform else None
         if self.act:
             width = a.d_embedding if labels is None else a.d_model
-            self.dense = Linear(a.d_model, width)
-            self.norm = Norm(a, width) if labels is None else None
+            self.dense = Linear(a.d_model, width, bias=a.head_bias)
+            normed = not isinstance(a.head, Classification) or a.head.norm
+            self.norm = Norm(a, width) if normed else None
         rows, bias = (a.vocab_size, a.logit_bias) if labels is None else (labels, True)
         self.output = Output(rows, width, tied=a.tied, bias=bias)
 
     def forward(self, x: Tensor, table: Tensor | None, real: Tensor | None) -> Tensor:
-        """``(b, n, d_model)`` -> ``(b, n, vocab_size)``, or ``(b, labels)``; ``real`` ``(b, n)`` may be pooled."""
+        """``(b, n, d_model)`` -> ``(b, n, vocab_size or labels)``, pooled ``(b, labels)``; ``real`` ``(b, n)`` is."""
         if self.pooling is not None:
             x = pool(x, real, self.pooling)
         if self.act is not None:

@@ -7,11 +7,12 @@ Legend: b batch, n length, q queries, k keys, h heads, r rotated dimensions of a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
-from plait.architecture import RelativeBias, Rope, RopeScaling, Sinusoid
+from plait.architecture import Alibi, RelativeBias, Rope, RopeScaling, Sinusoid
 from plait.model.sites import Part
 
 
@@ -137,10 +138,20 @@ def alibi_slopes(n_heads: int) -> list[float]:
     return slopes + [2 ** (-4 * i / n) for i in range(1, 2 * (n_heads - n), 2)]
 
 
-def alibi(distance: Tensor, n_heads: int, dtype: torch.dtype) -> Tensor:
-    """``distance`` ``(b, q, k)``, key minus query -> the penalty ``(b, h, q, k)``: -slope * |distance|."""
-    slopes = torch.tensor(alibi_slopes(n_heads), dtype=table_type(dtype), device=distance.device)
-    return (-distance.abs().unsqueeze(1) * slopes[:, None, None]).to(dtype)
+def alibi(spec: Alibi, queries: Tensor, keys: Tensor, slopes: Tensor, scale: float) -> Tensor:
+    """Positions of queries ``(..., q)`` and keys ``(..., k)`` -> what is added to scores ``(..., h, q, k)``: minus the
+    distance times the head's slope, in the type of ``slopes`` ``(h,)``; ``scale`` is the scores' own.
+
+    Rounded penalties are of the key's own position, in bfloat16: by softmax they only differ from those of a distance
+    by the rounding, which grows with the position.
+    """
+    if spec.scaled:
+        return alibi(replace(spec, scaled=False), queries, keys, slopes, 1.0) * scale
+    if spec.rounded:
+        rounded = keys.to(torch.bfloat16).unsqueeze(-2) * slopes.to(torch.bfloat16)[:, None]  # ... h k
+        return rounded.unsqueeze(-2).to(slopes.dtype).expand(*rounded.shape[:-1], queries.shape[-1], -1)
+    distance = keys.unsqueeze(-2) - queries.unsqueeze(-1)  # ... q k
+    return -distance.abs().unsqueeze(-3) * slopes[:, None, None]
 
 
 class RelativeScores(Part):

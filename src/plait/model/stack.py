@@ -7,13 +7,13 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from plait.architecture import Architecture, Layer, Tower
+from plait.architecture import Architecture, Layer, Rope, Tower
 from plait.model.attention import Sight
 from plait.model.block import Block
 from plait.model.cache import Cache
 from plait.model.mask import Places, visible
 from plait.model.norm import Norm
-from plait.model.position import Rotation, alibi
+from plait.model.position import RelativeScores, Rotation, alibi, alibi_slopes, table_type
 from plait.model.sites import Part
 
 
@@ -24,16 +24,16 @@ class Stack(Part):
 
     def __init__(self, a: Architecture, tower: Tower) -> None:
         super().__init__()
-        self.tower, self.alibi = tower, a.position == "alibi"
-        self.layers = nn.ModuleList(Block(a, tower, index) for index in range(tower.n_layers))
+        self.tower, self.alibi = tower, a.alibi
+        self.layers = nn.ModuleList(Block(a, tower, index) for index in range(len(tower.distinct)))
         self.norm = Norm(a, a.d_model) if a.final_norm else None
         ropes = {layer.rope for layer in tower.layers}
         self.rotations = {rope: Rotation(rope, tower.d_head) for rope in ropes if rope is not None}
 
     @property
     def blocks(self) -> list[Block]:
-        """The layers, by their own type."""
-        return cast(list[Block], list(self.layers))
+        """The layers as they run, one perhaps several times."""
+        return [cast(Block, self.layers[i]) for i in self.tower.schedule]
 
     def forward(
         self,
@@ -51,20 +51,28 @@ class Stack(Part):
         across = None
         if memory_places is not None:
             across = Sight(allowed=visible(places, memory_places, causal=False, window=None))
-        sights: dict[tuple[Layer, int], Sight] = {}
+        sights: dict[tuple[int | None, Rope | None, int], Sight] = {}
         bias: Tensor | None = None
         for index, (block, kind) in enumerate(zip(self.blocks, self.tower.layers, strict=True)):
             start = cache.starts[index] if cache is not None else 0
             table = block.attention.relative_bias
-            if table is not None or (self.alibi and bias is None):
-                distance = held.positions.unsqueeze(1) - places.positions.unsqueeze(2)  # b q k
-                bias = table(distance) if table is not None else alibi(distance, self.tower.n_heads, x.dtype)
+            if table is not None or (self.alibi is not None and bias is None):
+                bias = self._bias(table, places, held, x)
                 sights.clear()
-            if (kind, start) not in sights:
-                sights[kind, start] = self._sight(kind, places, held.from_slot(start), totals, x, bias, start)
-            x = block(x, sights[kind, start], memory, across, cache)
+            sight = (kind.window, kind.rope, start)
+            if sight not in sights:
+                sights[sight] = self._sight(kind, places, held.from_slot(start), totals, x, bias, start)
+            x = block(x, sights[sight], memory, across, cache)
         x = x if self.norm is None else self.norm(x)
         return self.site("output", x)
+
+    def _bias(self, table: RelativeScores | None, places: Places, held: Places, x: Tensor) -> Tensor:
+        """What is added to scores, ``(b, h, q, k)``."""
+        if table is not None:
+            return table(held.positions.unsqueeze(1) - places.positions.unsqueeze(2))
+        assert self.alibi is not None
+        slopes = torch.tensor(alibi_slopes(self.tower.n_heads), dtype=table_type(x.dtype), device=x.device)
+        return alibi(self.alibi, places.positions, held.positions, slopes, self.tower.attention_scale).to(x.dtype)
 
     def _sight(
         self, kind: Layer, places: Places, held: Places, totals: Tensor, x: Tensor, bias: Tensor | None, start: int

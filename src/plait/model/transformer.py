@@ -57,7 +57,8 @@ class Transformer(Part):
         cache: Cache | None = None,
         last_only: bool = False,
     ) -> Tensor:
-        """Logits ``(b, n, vocab_size)``; hidden states ``(b, n, d_model)`` without a head; ``(b, labels)`` to classify.
+        """Logits ``(b, n, vocab_size)``; hidden states ``(b, n, d_model)`` without a head; to classify
+        ``(b, labels)``, or ``(b, n, labels)`` where every token is.
 
         Args:
             tokens: ``(b, n)`` integers; with a cache, the new ones only.
