@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from plait.architecture import (
     Activation,
+    Alibi,
     Architecture,
     Classification,
     EncoderDifferences,
@@ -24,6 +25,7 @@ from plait.architecture import (
     RelativeBias,
     Rope,
     RopeScaling,
+    SharedLayers,
     Sinusoid,
 )
 
@@ -117,6 +119,8 @@ TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
         "decoder",
         {"n_heads": 3, "n_kv_heads": 1, "d_head": 10, "position": "rope", "rope": Rope(theta=100.0, dim=6)},
     ),
+    "alibi-falcon": ("decoder", {"position": "alibi", "alibi": Alibi(scaled=True, rounded=True)}),
+    "alibi-scaled": ("decoder", {"position": "alibi", "alibi": Alibi(scaled=True), "attention_scale": 0.3}),
     "alibi-eight-heads": ("decoder", {"position": "alibi", "n_heads": 8, "n_kv_heads": 2}),
     "buckets-per-layer": (
         "encoder-decoder",
@@ -144,6 +148,24 @@ TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
     "qk-norm-head": ("decoder", {"qk_norm": "head", "norm": "rmsnorm", **POSITIONS["rope"]}),
     "qk-norm-per-head": ("decoder", {"qk_norm": "per_head", **POSITIONS["rope"]}),
     "qk-norm-full": ("encoder-decoder", {"qk_norm": "full", "norm": "rmsnorm", "norm_placement": "branch"}),
+    "qk-norm-after-rope": ("decoder", {"qk_norm": "head", "qk_norm_after_rope": True, **POSITIONS["rope"]}),
+    "qk-norm-per-head-after-rope": (
+        "decoder",
+        {"qk_norm": "per_head", "qk_norm_after_rope": True, "norm": "rmsnorm", **POSITIONS["rope"]},
+    ),
+    "sinks": (
+        "decoder",
+        {"attention_sinks": True, **POSITIONS["rope"], "layer_types": (LayerType(window=3), LayerType())},
+    ),
+    "sinks-capped": ("encoder-decoder", {"attention_sinks": True, "attention_softcap": 0.8, **POSITIONS["alibi"]}),
+    "first-norm": ("encoder", {"first_norm": False, "embedding_norm": True, "norm_bias": False, **POSITIONS["rope"]}),
+    "shared-layers": ("encoder", {"shared_layers": SharedLayers(), "norm_placement": "post", "position": "learned"}),
+    "shared-layers-groups": (
+        "encoder",
+        {"n_encoder_layers": 6, "shared_layers": SharedLayers(groups=2, inner=1), **POSITIONS["buckets"]},
+    ),
+    "shared-layers-inner": ("encoder", {"n_encoder_layers": 6, "shared_layers": SharedLayers(groups=2, inner=2)}),
+    "ffn-bias-down": ("encoder", {"ffn_bias": "down", "gated": True, "activation": "gelu"}),
     "scale": ("decoder", {"attention_scale": 0.9, "position": "learned"}),
     "softcap": ("encoder-decoder", {"attention_softcap": 0.8, "logit_softcap": 1.5, "norm_placement": "sandwich"}),
     "clip": ("decoder", {"qkv_clip": 0.3, "position": "alibi"}),
@@ -173,6 +195,12 @@ TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
     "head-none-decoder": ("decoder", {"head": None, **POSITIONS["rope"]}),
     "classes-cls": ("encoder", {"head": Classification(labels=3), "head_transform": "tanh"}),
     "classes-mean": ("encoder", {"head": Classification(labels=3, pooling="mean"), "position": "rope"}),
+    "classes-norm": (
+        "encoder",
+        {"head": Classification(labels=3, pooling="mean", norm=True), "head_transform": "gelu", "head_bias": False},
+    ),
+    "tokens": ("encoder", {"head": Classification(labels=3, pooling=None), "position": "learned"}),
+    "tokens-transform": ("encoder", {"head": Classification(labels=1, pooling=None), "head_transform": "gelu"}),
     "classes-last": ("decoder", {"head": Classification(labels=2, pooling="last"), "position": "learned"}),
     "own-source-table": ("encoder-decoder", {"encoder": EncoderDifferences(vocab_size=20), "position": "sinusoidal"}),
     "own-encoder": (

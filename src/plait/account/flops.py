@@ -137,9 +137,9 @@ def _layers(a: Architecture, tower: Tower, batch: int, new: int, keys: int, sour
 def _head(a: Architecture, batch: int, length: int) -> Flops:
     if a.head is None:
         return Flops()
-    classes = isinstance(a.head, Classification)
-    tokens = batch if classes else batch * length
-    rows = a.head.labels if isinstance(a.head, Classification) else a.vocab_size
+    classes = a.head if isinstance(a.head, Classification) else None
+    tokens = batch if classes and classes.pooling else batch * length
+    rows = classes.labels if classes else a.vocab_size
     if a.head_transform is None:
         return Flops(head=_linear(tokens, (rows, a.d_model)))
     width = a.d_model if classes else cast(int, a.d_embedding)

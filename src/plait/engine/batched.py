@@ -45,7 +45,8 @@ def attend(o: p.Attend, laid: Laid, registers: Registers, weights: Dense) -> Non
         keys, values = (
             storage[o.layer].flatten(0, 1)[sight.places].transpose(1, 2) for storage in (pages.keys, pages.values)
         )  # b g s d
-        mix = _mix(o, asked.transpose(1, 2), keys, values, sight).transpose(1, 2).flatten(2).to(target.dtype)
+        sinks = None if o.sinks is None else weights.dense(o.sinks)
+        mix = _mix(o, asked.transpose(1, 2), keys, values, sight, sinks).transpose(1, 2).flatten(2).to(target.dtype)
         if batch.rows is None:
             target.copy_(mix[:, 0])
         else:
@@ -78,9 +79,9 @@ def _sight(o: p.Attend, laid: Laid, batch: Batch, weights: Dense) -> _Sight:
     )  # b q 1
     allowed = (visible(o, orders - tokens) & there.unsqueeze(1)).unsqueeze(1)  # b 1 q s
     bias = None
-    if table.positions is not None and (o.alibi or o.relative is not None):
+    if table.positions is not None and (o.alibi is not None or o.relative is not None):
         dtype = torch.promote_types(laid.pages[o.space].dtype, torch.float32)
-        bias = biases(o, table.positions.unsqueeze(1) - positions, weights, dtype)  # b h q s
+        bias = biases(o, positions.squeeze(-1), table.positions, weights, dtype)  # b h q s
         bias = bias.masked_fill(~allowed, float("-inf")).unflatten(1, (-1, group)).flatten(2, 3)
     if allowed.shape[2] > 1:
         allowed = allowed.repeat(1, 1, group, 1)
@@ -88,16 +89,20 @@ def _sight(o: p.Attend, laid: Laid, batch: Batch, weights: Dense) -> _Sight:
     return _Sight(places, allowed, bias, blind)
 
 
-def _mix(o: p.Attend, queries: Tensor, keys: Tensor, values: Tensor, sight: _Sight) -> Tensor:
-    """``(b, h, q, d)`` over ``(b, g, s, d)`` -> ``(b, h, q, d)``; in float32 where scores are capped or biased, else in
-    the type of the pages."""
+def _mix(o: p.Attend, queries: Tensor, keys: Tensor, values: Tensor, sight: _Sight, sinks: Tensor | None) -> Tensor:
+    """``(b, h, q, d)`` over ``(b, g, s, d)`` -> ``(b, h, q, d)``; in float32 where scores are capped, biased or shared
+    with ``sinks`` ``(h,)``, else in the type of the pages."""
     rows = queries.unflatten(1, (o.n_kv_heads, -1)).flatten(2, 3)  # b g (h / g q) d
-    if o.softcap is not None or sight.bias is not None:
+    if o.softcap is not None or sinks is not None or sight.bias is not None:
         keys, values = keys.to(rows.dtype), values.to(rows.dtype)
-    if o.softcap is not None:  # which the fused kernels do not have
-        scores = o.softcap * torch.tanh(rows @ keys.transpose(2, 3) * (o.scale / o.softcap))
+    if o.softcap is not None or sinks is not None:  # which the fused kernels do not have
+        scores = rows @ keys.transpose(2, 3) * o.scale
+        scores = scores if o.softcap is None else o.softcap * torch.tanh(scores / o.softcap)
         blended = scores.masked_fill(~sight.allowed, float("-inf")) if sight.bias is None else scores + sight.bias
-        mix = blended.softmax(-1) @ values
+        if sinks is not None:
+            column = sinks.to(scores.dtype).view(o.n_kv_heads, -1, 1).expand(-1, -1, queries.shape[2]).flatten(1)
+            blended = torch.cat((blended, column[:, :, None].expand(len(blended), -1, -1, 1)), -1)
+        mix = blended.softmax(-1)[..., : values.shape[2]] @ values
     else:
         mask = sight.allowed if sight.bias is None else sight.bias
         mix = F.scaled_dot_product_attention(rows.to(keys.dtype), keys, values, attn_mask=mask, scale=o.scale)

@@ -17,7 +17,7 @@ from plait.engine.interpret import execute
 from plait.engine.layout import Layout, Weights
 from plait.engine.pass_struct import PassStruct
 from plait.engine.passes import Pass
-from plait.engine.program import Operation, Program, Register
+from plait.engine.program import Attend, Operation, Program, Register
 from plait.engine.waits import kept_registers, waits
 
 
@@ -28,6 +28,8 @@ def implementations(program: Program) -> list[tuple[Operation, str]]:
 
 
 def _has_kernel(operation: Operation) -> bool:
+    if isinstance(operation, Attend) and operation.alibi is not None and operation.alibi.rounded:
+        return False  # kernels go by the distance, rounded penalties by the place
     return type(operation) in structs.OPERATIONS
 
 

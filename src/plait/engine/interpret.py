@@ -20,7 +20,7 @@ from plait.engine.pages import PAGE
 from plait.engine.passes import Held, Pass
 from plait.engine.program import Operation, Register, View
 from plait.model.feedforward import ACTIVATIONS
-from plait.model.position import alibi_slopes, relative_buckets, sinusoids
+from plait.model.position import alibi, alibi_slopes, relative_buckets, sinusoids
 
 
 class Dense(Protocol):
@@ -131,14 +131,17 @@ def _attend(o: p.Attend, pass_: Pass, registers: Registers, weights: Dense) -> N
         scores = (grouped @ keys.transpose(1, 2).unsqueeze(1)).flatten(0, 1) * o.scale  # h n s
         if o.softcap is not None:
             scores = o.softcap * torch.tanh(scores / o.softcap)
-        distance = key_positions[None, :] - positions[:, None]
-        if o.alibi or o.relative is not None:
-            scores = scores + biases(o, distance, weights, scores.dtype)
+        if o.alibi is not None or o.relative is not None:
+            scores = scores + biases(o, positions, key_positions, weights, scores.dtype)
         behind = orders[:, None] - torch.arange(keys.shape[1])[None, :]
         allowed = visible(o, behind)
         scores = scores.masked_fill(~allowed, float("-inf"))
-        blind = ~allowed.any(-1, keepdim=True)
-        pattern = scores.softmax(-1).masked_fill(blind, 0.0)  # who sees nothing gets zeros
+        if o.sinks is not None:
+            sinks = weights.dense(o.sinks).to(scores.dtype)[:, None, None].expand(-1, scores.shape[1], 1)
+            pattern = torch.cat((scores, sinks), -1).softmax(-1)[..., :-1]
+        else:
+            blind = ~allowed.any(-1, keepdim=True)
+            pattern = scores.softmax(-1).masked_fill(blind, 0.0)  # who sees nothing gets zeros
         mix = (pattern.unflatten(0, (o.n_kv_heads, group)) @ values.unsqueeze(1)).flatten(0, 1)  # h n d
         target[rows] = mix.transpose(0, 1).flatten(1)
 
@@ -153,12 +156,13 @@ def _gather(o: p.Attend, held: Held, sequence: int, dtype: torch.dtype) -> tuple
     return keys, values, _index(held.pages.positions[numbers].reshape(-1)[:length])
 
 
-def biases(o: p.Attend, distance: Tensor, weights: Dense, dtype: torch.dtype) -> Tensor:
-    """What is added to scores, from ``distance`` ``(..., n, s)``, key minus query: ``(..., h, n, s)``."""
-    bias = torch.zeros((), dtype=dtype, device=distance.device)
-    if o.alibi:
-        bias = bias - distance.abs().unsqueeze(-3) * _slopes(o.n_heads, dtype, distance.device)
+def biases(o: p.Attend, queries: Tensor, keys: Tensor, weights: Dense, dtype: torch.dtype) -> Tensor:
+    """What is added to scores, from the positions of queries ``(..., n)`` and keys ``(..., s)``: ``(..., h, n, s)``."""
+    bias = torch.zeros((), dtype=dtype, device=queries.device)
+    if o.alibi is not None:
+        bias = bias + alibi(o.alibi, queries, keys, _slopes(o.n_heads, dtype, queries.device), o.scale)
     if o.relative is not None and o.relative_weight is not None:
+        distance = keys.unsqueeze(-2) - queries.unsqueeze(-1)
         buckets = relative_buckets(distance, o.relative, causal=o.causal)
         bias = bias + weights.dense(o.relative_weight).to(dtype)[buckets].movedim(-1, -3)
     return bias
@@ -166,7 +170,7 @@ def biases(o: p.Attend, distance: Tensor, weights: Dense, dtype: torch.dtype) ->
 
 @cache  # made once: nothing may come from the host while a graph is captured
 def _slopes(n_heads: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(alibi_slopes(n_heads), dtype=dtype, device=device)[:, None, None]
+    return torch.tensor(alibi_slopes(n_heads), dtype=dtype, device=device)
 
 
 def visible(o: p.Attend, behind: Tensor) -> Tensor:

@@ -79,7 +79,7 @@ class Laying:
         attends = [o for o in program.operations if isinstance(o, Attend)]
         self._stored: set[Space] = {o.space for o in program.operations if isinstance(o, Store)}
         self._attended: set[Space] = {o.space for o in attends}
-        self._by_distance: set[Space] = {o.space for o in attends if o.alibi or o.relative is not None}
+        self._by_distance: set[Space] = {o.space for o in attends if o.alibi is not None or o.relative is not None}
 
     def lay(self, pass_: Pass, *, whole: bool = False) -> Laid:
         """Arrays of numpy. ``whole``: pages up to a power of two, so that few shapes occur."""

@@ -109,9 +109,14 @@ class Layout:
         return {"keys": o.target}
 
     def _attend(self, o: p.Attend) -> dict[str, Any]:
-        values: dict[str, Any] = {"heads": o.n_heads, "kv_heads": o.n_kv_heads, "relative": None}
-        if o.alibi:
-            values["slopes"] = self._tensor(("slopes", o.n_heads), lambda: torch.tensor(alibi_slopes(o.n_heads)))
+        values: dict[str, Any] = {"heads": o.n_heads, "kv_heads": o.n_kv_heads, "relative": None, "sinks": None}
+        if o.alibi is not None:
+            scale = o.scale if o.alibi.scaled else 1.0
+            slopes = ("slopes", o.n_heads, scale)
+            values["slopes"] = self._tensor(slopes, lambda: torch.tensor(alibi_slopes(o.n_heads)) * scale)
+        if o.sinks is not None:
+            name = o.sinks
+            values["sinks"] = self._tensor((name,), lambda: self._weights.dense(name))
         if o.relative is not None and o.relative_weight is not None:
             spec, name, reach = o.relative, o.relative_weight, o.relative.max_distance + 1
             key = (name, spec, o.causal)

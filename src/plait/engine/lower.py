@@ -184,10 +184,12 @@ class _Emitter:
         """Clip, norm and turn the heads, in place."""
         if part.clip is not None:
             self.operations.append(p.Clamp(target=heads, limit=part.clip))
-        if norm is not None:
+        if norm is not None and not part.turns_first:
             self.norm(norm, heads, heads)
         if rope is not None:
             self.operations.append(p.Rotate(target=heads, d_head=part.d_head, rope=rope))  # pyright: ignore
+        if norm is not None and part.turns_first:
+            self.norm(norm, heads, heads)
 
     def attend(self, part: Attention, queries: View, space: Space, layer: int, shared: dict) -> View:
         mix = Register("mix", queries.width).whole
@@ -202,6 +204,7 @@ class _Emitter:
                 d_head=part.d_head,
                 scale=part.scale,
                 softcap=part.softcap,
+                sinks=self.name(part.sinks),
                 **shared,
             )
         )

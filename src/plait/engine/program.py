@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from plait.architecture import Activation, Pooling, RelativeBias, Rope, Sinusoid
+from plait.architecture import Activation, Alibi, Pooling, RelativeBias, Rope, Sinusoid
 
 Space = Literal["self", "memory", "pass"]  # a decoder's own cache; an encoder's states; scratch of encoder layers
 
@@ -145,6 +145,7 @@ class Attend(Operation):
     """``softmax(cap(scale * Q K^T) + bias) V`` over what the row's sequence holds in a layer's pages.
 
     ``causal``: no further than the row itself. The bias is ``alibi``'s, or a ``relative`` one with its weight.
+    ``sinks``: a score for each head that takes its share of the softmax.
     """
 
     queries: View
@@ -157,9 +158,10 @@ class Attend(Operation):
     causal: bool
     window: int | None = None
     softcap: float | None = None
-    alibi: bool = False
+    alibi: Alibi | None = None
     relative: RelativeBias | None = None
     relative_weight: str | None = _weights(default=None)  # pyright: ignore
+    sinks: str | None = _weights(default=None)  # pyright: ignore
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ OPERATIONS: dict[type[p.Operation], type[ctypes.Structure]] = {  # in the order 
         "Attend",
         ("target queries", View),
         ("space layer heads kv_heads d_head causal window", integer),
-        ("slopes relative", pointer),
+        ("slopes relative sinks", pointer),
         ("reach", integer),
         ("scale softcap", number),
     ),

@@ -242,9 +242,10 @@ class Attention {
         else attend_block<float>(t, block, out);
     }
 
-    void begin(float *sum) const {
+    void begin(float *sum, int64_t line) const { // a sink is a key that was seen already, whose value is 0
         std::fill_n(sum, cut.sum, 0.f);
-        sum[cut.D] = NOTHING;
+        sum[cut.D] = o.sinks ? o.sinks[t.head(line)] : NOTHING;
+        sum[cut.D + 1] = o.sinks ? 1.f : 0.f;
     }
 
     void put(int64_t line, const float *sum) { // who sees nothing gets zeros
@@ -258,7 +259,7 @@ class Attention {
         t.first_head = tile % (o.kv_heads / cut.kv_heads) * cut.kv_heads;
         by_sequence(tile / (o.kv_heads / cut.kv_heads), [&](int64_t) {
             take_queries();
-            for (int64_t i = 0; i < t.lines(); ++i) begin(sums + i * cut.sum);
+            for (int64_t i = 0; i < t.lines(); ++i) begin(sums + i * cut.sum, i);
             for (int64_t block = t.first_block(); block < t.last_block(); ++block) {
                 see(block, next);
                 for (int64_t i = 0; i < t.lines(); ++i) join(cut.D, sums + i * cut.sum, next + i * cut.sum);
@@ -285,7 +286,7 @@ class Attention {
         t.first_head = 0, t.kv_heads = o.kv_heads;
         by_sequence(tile, [&](int64_t at) {
             for (int64_t i = 0; i < t.lines(); ++i) {
-                begin(sums);
+                begin(sums, i);
                 for (int64_t b = 0; b < cut.blocks; ++b) join(cut.D, sums, kept(b, at * o.heads + i));
                 put(i, sums);
             }

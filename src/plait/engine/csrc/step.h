@@ -22,7 +22,8 @@ struct Attend {
     View target, queries;
     int64_t space, layer, heads, kv_heads, d_head, causal, window; // window 0: none
     const float *slopes;                                           // (heads,), or null: ALiBi's
-    const float *relative; int64_t reach;                          // (heads, 2 * reach + 1), or null: by clamped distance
+    const float *relative;                                         // (heads, 2 * reach + 1), or null: by clamped distance
+    const float *sinks; int64_t reach;                             // (heads,), or null
     float scale, softcap;                                          // softcap 0: none
 };
 struct Activate { View target; int64_t activation; };
