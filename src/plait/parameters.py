@@ -25,7 +25,7 @@ def parameters(architecture: Architecture) -> dict[str, Shape]:
 def _norm(a: Architecture, name: str, *shape: int) -> Iterator[tuple[str, Shape]]:
     if a.norm_weight != "none":
         yield f"{name}.weight", shape
-    if a.norm_bias:
+    if a.norm_bias and len(shape) == 1:  # no bias beside a weight for every head
         yield f"{name}.bias", shape
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plait.architecture import Architecture
 from plait.families.errors import FamilyError
@@ -27,11 +27,17 @@ class Weight:
 
 @dataclass(frozen=True)
 class Either:
-    """One of two places, by whether a field of the architecture is set; ``None`` is nowhere."""
+    """One of two places, by whether a field of the architecture is set (or is ``value``); ``None`` is nowhere."""
 
     field: str
     yes: str | Weight | None
     no: str | Weight | None
+    value: Any = None
+
+    def choice(self, a: Architecture) -> str | Weight | None:
+        """The place that holds for this architecture."""
+        found = getattr(a, self.field)
+        return self.yes if (found if self.value is None else found == self.value) else self.no
 
 
 Rule = str | Weight | Either | None
@@ -173,7 +179,7 @@ def outside_layers(weights: Mapping[str, Rule], prefix: str) -> dict[str, list[s
 def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[list[str], Weight, int]]:
     """A rule for each layer: our names that are stored together, where, and the width of their heads."""
     if isinstance(rule, Either):
-        rule = rule.yes if getattr(a, rule.field) else rule.no
+        rule = rule.choice(a)
     if rule is None:
         return
     weight = rule if isinstance(rule, Weight) else Weight(rule)

@@ -27,10 +27,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Conversion:
-    """``load(foreign, fields) -> ours`` and ``save(ours, fields) -> foreign``."""
+    """``load(foreign, fields) -> ours`` and ``save(ours, fields) -> foreign``; ``none``: None is one of ours."""
 
     load: Callable[[Any, Fields], Any]
     save: Callable[[Any, Fields], Any]
+    none: bool = False
 
 
 SAME = Conversion(lambda value, _: value, lambda value, _: value)
@@ -117,7 +118,9 @@ ROOT_OF_HEAD = Conversion(
 
 def chosen(yes: Any, no: Any) -> Conversion:
     """A switch for one of two values."""
-    return Conversion(lambda switch, _: yes if switch else no, lambda value, _: value == yes)
+    return Conversion(
+        lambda switch, _: yes if switch else no, lambda value, _: value == yes, none=yes is None or no is None
+    )
 
 
 # On tensors

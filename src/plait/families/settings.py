@@ -90,7 +90,7 @@ def key(name: str, default: Any = REQUIRED, conversion: Conversion = SAME, nulla
         return None if value is None else conversion.load(value, reading)
 
     def save(value: Any, fields: Fields) -> dict[str, Any]:
-        if value is None:
+        if value is None and not conversion.none:
             return {name: None} if nullable else {}
         return {name: conversion.save(value, fields)}
 

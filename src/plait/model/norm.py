@@ -13,7 +13,8 @@ from plait.model.sites import Part
 class Norm(Part):
     """LayerNorm (Ba et al. 2016, eq. 4) or RMSNorm (Zhang and Sennrich 2019, eq. 4) over the last dimensions.
 
-    ``shape``: of the weight; its last dimension is normalised. Weights are plain (w), offset (1 + w) or absent.
+    ``shape``: of the weight; its last dimension is normalised. Weights are plain (w), offset (1 + w) or absent. Where
+    every head has its own there is no bias.
     """
 
     def __init__(self, a: Architecture, *shape: int) -> None:
@@ -21,7 +22,7 @@ class Norm(Part):
         self.width, self.eps = shape[-1], a.norm_eps
         self.centred, self.offset = a.norm == "layernorm", a.norm_weight == "offset"
         self.weight = nn.Parameter(torch.empty(shape)) if a.norm_weight != "none" else None
-        self.bias = nn.Parameter(torch.empty(shape)) if a.norm_bias else None
+        self.bias = nn.Parameter(torch.empty(shape)) if a.norm_bias and len(shape) == 1 else None
 
     def forward(self, x: Tensor) -> Tensor:
         """``(..., width)`` -> the same shape."""
@@ -32,8 +33,7 @@ class Norm(Part):
             y = wide * (1 + weight.to(wide.dtype))
             return (y if bias is None else y + bias.to(wide.dtype)).to(x.dtype)
         if weight is not None and weight.ndim > 1:  # a weight for every head
-            y = self._normalise(x, None, None) * weight
-            return y if bias is None else y + bias
+            return self._normalise(x, None, None) * weight
         return self._normalise(x, weight, bias)
 
     def _normalise(self, x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
