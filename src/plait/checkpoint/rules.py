@@ -39,10 +39,12 @@ class DecodeRules:
     top_k: int = 0  # 0: off
     top_p: float = 1.0
     min_p: float = 0.0
+    typical_p: float = 1.0
     repetition_penalty: float = 1.0
     beams: int = 1
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
+    renormalize: bool = False  # what the rules leave of a distribution sums to 1 again
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without what is at its default; ``rules_from_dict`` gives back an equal record."""
@@ -71,10 +73,12 @@ _KEYS: dict[str, tuple[str, type]] = {
     "top_k": ("top_k", int),
     "top_p": ("top_p", float),
     "min_p": ("min_p", float),
+    "typical_p": ("typical_p", float),
     "repetition_penalty": ("repetition_penalty", float),
     "beams": ("num_beams", int),
     "length_penalty": ("length_penalty", float),
     "early_stopping": ("early_stopping", bool),
+    "renormalize": ("renormalize_logits", bool),
 }
 _IDS = ("start", "bos", "pad", "forced_first", "forced_last")
 
@@ -84,7 +88,7 @@ def read_rules(
     generation: Mapping[str, Any] | None,
     tokenizer: Tokenizer | None = None,
     *,
-    ids: Mapping[str, int],
+    ids: Mapping[str, int | list[int]],
     starts_with_pad: bool = False,
 ) -> DecodeRules:
     """The rules of a folder. ``generation``: generation_config.json, ``None`` where there is none.
@@ -112,7 +116,7 @@ def read_rules(
     if tokenizer is not None and tokenizer.eos is not None:
         ends.append((tokenizer.eos,))
     if not ends and "eos_token_id" in assumed:
-        ends.append((assumed["eos_token_id"],))
+        ends.append(_id_list("eos_token_id", assumed["eos_token_id"]))
     if tokenizer is not None:
         for field in ("bos", "pad"):
             if field not in found and getattr(tokenizer, field) is not None:

@@ -8,7 +8,7 @@ What is read from where follows transformers 5.24, ``modeling_rope_utils.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from plait.architecture import Rope, RopeScaling
@@ -53,6 +53,9 @@ class RopeSettings:
 
     ``partial``: the share of a head that turns. ``partial_by_default``: whether the class honours that share also where
     nothing is scaled (Llama's does not). ``layer_type``: the table's name where there is one for each layer type.
+    ``original``: the class's own ``original_max_position_embeddings``, which stands above the table's. ``assumed``: the
+    table of a class that scales unless told otherwise. ``kinds``: other words for a kind of scaling. ``alpha``: whether
+    a dynamic rope with a number of that name is a slower theta for rows of any length (Hunyuan).
     """
 
     theta: float = 10000.0
@@ -64,6 +67,10 @@ class RopeSettings:
     max_length: int = 2048
     layer_type: str | None = None
     scaled: bool = True  # whether v4's rope_scaling is about this rotation
+    original: int | None = None
+    assumed: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    kinds: Mapping[str, str] = field(default_factory=dict[str, str])
+    alpha: bool = False
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -79,7 +86,7 @@ class RopeSettings:
                 raise FamilyError(f"{name}: {value!r} is no table of parameters.")
         if self.layer_type:
             return {**(new.get(self.layer_type) or {}), **(old if self.scaled else {})}
-        table = old or new
+        table = old or (self.assumed if config.get("rope_parameters") is None else new)
         nested = [name for name, value in table.items() if isinstance(value, Mapping)]
         if nested:
             raise FamilyError(
@@ -90,19 +97,30 @@ class RopeSettings:
     def unread(self, config: Mapping[str, Any]) -> list[str]:
         """Parameters in the table that its kind of rotation does not use."""
         table = self.table(config)
-        known = {foreign for foreign, _ in SCALINGS.get(_kind(table), {}).values()} | set(COMMON)
+        if self._alpha(table):  # its other numbers are a relic
+            return []
+        known = {foreign for foreign, _ in SCALINGS.get(self._kind(table), {}).values()} | set(COMMON)
         return [f"rope_parameters.{name}" for name, value in table.items() if name not in known and value is not None]
 
     def load(self, reading: Reading) -> Rope:
         """The rotation that a config says."""
         config, table = reading.config, self.table(reading.config)
-        kind = _kind(table)
+        kind = self._kind(table)
         theta = table.get("rope_theta") or config.get(self.theta_key) or self.theta
+        if alpha := self._alpha(table):
+            kind, theta = "default", theta * alpha ** (reading.d_head / (reading.d_head - 2))
         share = table.get("partial_rotary_factor") or config.get(self.partial_key) or self.partial
         dim = int(reading.d_head * share) if kind != "default" or self.partial_by_default else reading.d_head
         scaling = None if kind == "default" else self._scaling(kind, table, config)
         own = None if dim == reading.d_head else dim
         return Rope(theta=float(theta), dim=own, interleaved=self.interleaved, scaling=scaling)
+
+    def _kind(self, table: Mapping[str, Any]) -> str:
+        kind = table.get("rope_type") or table.get("type") or "default"
+        return self.kinds.get(kind, kind)
+
+    def _alpha(self, table: Mapping[str, Any]) -> float | None:
+        return table.get("alpha") if self.alpha and self._kind(table) == "dynamic" else None
 
     def _scaling(self, kind: str, table: Mapping[str, Any], config: Mapping[str, Any]) -> RopeScaling:
         if kind not in SCALINGS:
@@ -117,7 +135,7 @@ class RopeSettings:
         if kind == "dynamic":
             values["original_max_length"] = longest
         elif kind != "linear":
-            above = None if self.layer_type else config.get("original_max_position_embeddings")
+            above = None if self.layer_type else config.get("original_max_position_embeddings") or self.original
             values["original_max_length"] = above or values.get("original_max_length") or longest
             values.setdefault("factor", longest / values["original_max_length"])
         for zero in ("beta_fast", "beta_slow"):  # 0 is taken for 'not given'
@@ -142,13 +160,11 @@ class RopeSettings:
                     table[foreign] = list(value) if isinstance(value, tuple) else value
             if rope.scaling.kind == "longrope":
                 table["factor"] = rope.scaling.factor
+            if self.original:
+                beside["original_max_position_embeddings"] = rope.scaling.original_max_length
             if rope.scaling.kind == "dynamic":
                 beside["max_position_embeddings"] = rope.scaling.original_max_length
         return {"rope_parameters": {self.layer_type: table} if self.layer_type else table, **beside}
-
-
-def _kind(table: Mapping[str, Any]) -> str:
-    return table.get("rope_type") or table.get("type") or "default"
 
 
 def _share(dim: int, d_head: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from plait.architecture import LayerType, Rope
@@ -36,11 +37,13 @@ def listed_windows(
     reads: tuple[str, ...] = (),
     switch: str | None = None,
     local: RopeSettings | None = None,
+    turns: Callable[[int, bool, Mapping[str, Any]], bool] | None = None,
 ) -> Setting:
     """One width for the layers that ``layer_types`` calls sliding.
 
     ``slides(layer, config)`` decides where there is no list, ``reads`` are the keys it looks at. ``switch`` is a key
     that must be true for any window to count. ``local`` is the rotation of the sliding layers, where it is their own.
+    ``turns(layer, sliding, config)``: whether a layer has a rotation at all, in families where some have none (NoPE).
     """
 
     def load(reading: Reading) -> tuple[LayerType, ...]:
@@ -56,13 +59,16 @@ def listed_windows(
                 raise FamilyError(f"layer_types: plait has no {name!r}; it has {SLIDING!r} and {FULL!r}.")
         if len(names) != n_layers:
             raise FamilyError(f"layer_types: {len(names)} types for {n_layers} layers; there must be one for each.")
-        if SLIDING not in names:
-            return ()
-        if width is None:
-            raise FamilyError("sliding_window: some of the layer_types slide; give the number of tokens they see.")
-        rope = local.load(reading) if local else "shared"
-        kind = LayerType(window=width, rope="shared" if rope == reading["rope"] else rope)
-        return tuple(kind if name == SLIDING else LayerType() for name in names)
+        kinds = {FULL: LayerType()}
+        if SLIDING in names:
+            if width is None:
+                raise FamilyError("sliding_window: some of the layer_types slide; give the number of tokens they see.")
+            rope = local.load(reading) if local else "shared"
+            kinds[SLIDING] = LayerType(window=width, rope="shared" if rope == reading["rope"] else rope)
+        return tuple(
+            kinds[name] if turns is None or turns(i, name == SLIDING, config) else replace(kinds[name], rope=None)
+            for i, name in enumerate(names)
+        )
 
     def save(types: tuple[LayerType, ...], fields: Fields) -> dict[str, Any]:
         n_layers = fields["n_decoder_layers"]
@@ -71,7 +77,8 @@ def listed_windows(
         if len(widths) > 1:
             raise FamilyError(f"layer_types.window: this family has one width; here there are {sorted(widths)}.")
         config: dict[str, Any] = {"layer_types": [FULL if kind.window is None else SLIDING for kind in spread]}
-        config["sliding_window"] = next(iter(widths), None if switch else default)
+        plain = switch or (turns and not types)  # the class asks for no window where none slides
+        config["sliding_window"] = next(iter(widths), None if plain else default)
         if switch:
             config[switch] = bool(widths)
         if local:
