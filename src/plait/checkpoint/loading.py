@@ -201,6 +201,8 @@ def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.d
         return lambda stored: torch.float32
     floats = {PLAIN_TYPES[kind] for kind in kinds & FLOATS}
     widest = functools.reduce(torch.promote_types, floats, min(floats, key=str, default=torch.float32))
+    if "F8_E4M3" in kinds:
+        notice(f"{path}: partly stored in float8; loaded as {str(widest).removeprefix('torch.')}.")
     if widest == torch.float16 and device.type == "cpu":
         notice(f"{path}: stored in float16, which a CPU computes slowly; loaded as float32 (dtype='float16' keeps it).")
         return lambda stored: torch.float32

@@ -12,6 +12,7 @@ from plait.checkpoint.native import MODEL_TYPE, NATIVE, check_blocks, native_rul
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
 from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
+from plait.checkpoint.scaled import plain
 from plait.checkpoint.source import TensorSource
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def describe(folder: Path, source: TensorSource | None = None, sentence: Sentenc
     native = config.get("model_type") == MODEL_TYPE
     generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
     family = None if native else family_for(config)
+    config, source = plain(config, source, folder)
     speller = family.name if family else config.get("family")
     tokenizer = load_tokenizer(folder, next((f.tokenizer for f in FAMILIES if f.name == speller), None))
     if family is None:

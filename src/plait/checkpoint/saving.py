@@ -30,6 +30,7 @@ from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
 from plait.checkpoint.rules import DecodeRules, generation_config
 from plait.checkpoint.safetensors import BLOCKS
+from plait.checkpoint.scaled import ScaledSource
 from plait.checkpoint.shards import write_shards
 from plait.families.binding import few
 from plait.words import nearest
@@ -71,6 +72,9 @@ def save(
     written = _Writing(checkpoint, family, same)
     if lost := written.lost():
         notice(f"{target}: dialect {family.name!r} has no place for {few(lost)}, which came along unused; not written.")
+    if isinstance(checkpoint.layout.source, ScaledSource):
+        source = checkpoint.layout.source
+        notice(f"{target}: weights that were {source.method} are written as {' and '.join(source.types)}.")
     with whole_folder(target, replaces=_own_files(target) if overwrite else ()) as new:
         inner, beside = _sentence(checkpoint)
         place = new / inner

@@ -23,8 +23,10 @@ PLAIN_TYPES = {
     "I8": torch.int8,
     "U8": torch.uint8,
     "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E8M0": torch.float8_e8m0fnu,
 }
-FLOATS = frozenset(name for name, dtype in PLAIN_TYPES.items() if dtype.is_floating_point)
+FLOATS = frozenset(name for name, dtype in PLAIN_TYPES.items() if dtype.is_floating_point and dtype.itemsize > 1)
 SPELLINGS = {dtype: name for name, dtype in PLAIN_TYPES.items()}
 
 

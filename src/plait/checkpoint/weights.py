@@ -21,6 +21,7 @@ from plait.architecture import Architecture
 from plait.checkpoint.blocks import Blocks
 from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.scaled import ScaledSource
 from plait.checkpoint.source import SPELLINGS, TensorSource, bytes_of, no_such_tensor
 
 _SAMPLES, _SAMPLE = 4, 1024  # pieces of each stored tensor that its fingerprint sees, and their bytes
@@ -117,7 +118,8 @@ class Weights:
         key = hashlib.sha256(json.dumps(self.architecture.to_dict(), sort_keys=True).encode())
         held = {name: parameter for name, parameter in self.parameters.items() if not parameter.is_meta}
         if len(held) < len(self.parameters):
-            for piece in fingerprint(self._source):
+            source = self._source
+            for piece in fingerprint(source.stored if isinstance(source, ScaledSource) else source):
                 key.update(piece)
         with ThreadPoolExecutor(max(1, torch.get_num_threads())) as threads:
             for name, digest in zip(held, threads.map(_digest, held.values()), strict=True):
