@@ -31,7 +31,7 @@ PARTS = [
     ("without a causal mask", {"model_type": "gemma3_text", "use_bidirectional_attention": True}),
     ("positions", {"model_type": "bert", "position_embedding_type": "relative_key"}),
     ("head for LlamaForQuestionAnswering", {"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}),
-    ("head for BertForTokenClassification", {"model_type": "bert", "architectures": ["BertForTokenClassification"]}),
+    ("head for BertForMultipleChoice", {"model_type": "bert", "architectures": ["BertForMultipleChoice"]}),
     ("head for T5EncoderModel", {"model_type": "t5", "architectures": ["T5EncoderModel"]}),
     ("head for GPT2DoubleHeadsModel", {"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]}),
     ("norms before the blocks", {"model_type": "bart", "normalize_before": True}),

@@ -10,8 +10,9 @@ from plait.architecture import EncoderDifferences
 from plait.families import FAMILIES, FamilyError, family_for
 from plait.parameters import parameters
 from plait.presets import PRESETS, preset
-from tests.families.making import build, checkpoint, opened, read, write
+from tests.families.making import answer, build, checkpoint, opened, read, write
 from tests.families.recipes import RECIPES
+from tests.models import far
 
 ALL = pytest.mark.parametrize("recipe", RECIPES)
 
@@ -58,8 +59,8 @@ def test_written_without_the_config_it_came_from(recipe: str, reference: ModuleT
     inputs = {"input_ids": tokens} if architecture.kind != "encoder-decoder" else {}
     if not inputs:
         inputs = {"input_ids": tokens.flip(1), "decoder_input_ids": tokens}
-    with torch.no_grad():
-        assert torch.equal(again.eval()(**inputs)[0], model(**inputs)[0])
+    # a mapped tensor may lie unaligned, where the kernels sum in another order
+    assert far(answer(again.eval(), inputs), answer(model, inputs)) < 1e-6
 
 
 @pytest.mark.parametrize("name", PRESETS)

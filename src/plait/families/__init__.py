@@ -5,18 +5,54 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from plait.families.bart import BART, MARIAN
-from plait.families.bert import BERT, ROBERTA
+from plait.families.arcee import ARCEE
+from plait.families.bart import BART
+from plait.families.bert import BERT, ERNIE, MEGATRON_BERT
 from plait.families.binding import Binding
+from plait.families.bloom import BLOOM
+from plait.families.cohere import COHERE, COHERE2
+from plait.families.ernie4_5 import ERNIE4_5
 from plait.families.errors import FamilyError
+from plait.families.exaone import EXAONE, EXAONE4
+from plait.families.fairseq import BIOGPT, XGLM
+from plait.families.falcon import FALCON
 from plait.families.family import Family
+from plait.families.fsmt import FSMT
 from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
+from plait.families.glm import GLM, GLM4
 from plait.families.gpt2 import GPT2
+from plait.families.gpt_bigcode import GPT_BIGCODE
+from plait.families.gpt_neo import GPT_NEO
 from plait.families.gpt_neox import GPT_NEOX
+from plait.families.gptj import GPTJ
+from plait.families.granite import GRANITE, HYPERCLOVAX
+from plait.families.helium import HELIUM
+from plait.families.hunyuan import HUNYUAN_DENSE
+from plait.families.internlm import INTERNLM3
+from plait.families.iquestcoder import IQUESTCODER
 from plait.families.knobs import missing_part
 from plait.families.layout import Layout
 from plait.families.llama import LLAMA, MISTRAL
+from plait.families.m2m_100 import M2M_100
+from plait.families.marian import MARIAN
+from plait.families.mbart import BLENDERBOT, MBART, PEGASUS
+from plait.families.ministral import CWM, MINISTRAL
+from plait.families.mpt import MPT
+from plait.families.mt5 import MT5, UMT5
+from plait.families.nemotron import JAIS2, NEMOTRON
+from plait.families.olmo import OLMO, OLMO2, OLMO3
+from plait.families.openai_gpt import OPENAI_GPT
+from plait.families.opt import OPT
+from plait.families.persimmon import PERSIMMON
+from plait.families.phi import PHI
+from plait.families.phi3 import PHI3
+from plait.families.plbart import MVP, PLBART
 from plait.families.qwen import QWEN2, QWEN3
+from plait.families.roberta import CAMEMBERT, PRENORM, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
+from plait.families.seed_oss import SEED_OSS
+from plait.families.smollm3 import SMOLLM3
+from plait.families.stablelm import STABLELM
+from plait.families.starcoder2 import STARCODER2
 from plait.families.t5 import T5
 from plait.words import nearest
 
@@ -30,11 +66,64 @@ FAMILIES: tuple[Family, ...] = (
     GEMMA3,
     GPT2,
     GPT_NEOX,
+    OPENAI_GPT,
+    GPT_NEO,
+    GPT_BIGCODE,
+    OPT,
+    BIOGPT,
+    XGLM,
+    BLOOM,
+    MPT,
+    FALCON,
+    GPTJ,
+    PHI,
+    STABLELM,
+    PERSIMMON,
+    NEMOTRON,
+    JAIS2,
+    STARCODER2,
+    PHI3,
+    MINISTRAL,
+    CWM,
+    OLMO,
+    OLMO2,
+    OLMO3,
+    EXAONE,
+    EXAONE4,
+    COHERE,
+    COHERE2,
+    GRANITE,
+    HYPERCLOVAX,
+    SMOLLM3,
+    GLM,
+    GLM4,
+    ERNIE4_5,
+    HUNYUAN_DENSE,
+    SEED_OSS,
+    ARCEE,
+    HELIUM,
+    INTERNLM3,
+    IQUESTCODER,
     BERT,
+    ERNIE,
+    MEGATRON_BERT,
     ROBERTA,
+    XLM_ROBERTA,
+    CAMEMBERT,
+    PRENORM,
+    XLM_ROBERTA_XL,
     T5,
+    MT5,
+    UMT5,
     BART,
+    PLBART,
+    MVP,
     MARIAN,
+    MBART,
+    BLENDERBOT,
+    PEGASUS,
+    M2M_100,
+    FSMT,
 )
 
 

@@ -1,8 +1,9 @@
-"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. RoBERTa counts positions from a pad."""
+"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. ERNIE is BERT; Megatron norms before."""
 
 from plait.families.binding import Either
 from plait.families.family import Family
-from plait.families.operations import ACTIVATION, less, plus
+from plait.families.heads import SPANS, TOKENS, pooled
+from plait.families.operations import ACTIVATION
 from plait.families.settings import key
 
 BERT = Family(
@@ -10,6 +11,11 @@ BERT = Family(
     model_types=("bert",),
     classes=("BertForMaskedLM", "BertModel"),
     head="masked",
+    heads={
+        "ForSequenceClassification": pooled("bert.pooler.dense"),
+        "ForTokenClassification": TOKENS,
+        "ForQuestionAnswering": SPANS,
+    },
     settings={
         "vocab_size": key("vocab_size", 30522),
         "d_model": key("hidden_size", 768),
@@ -49,24 +55,32 @@ BERT = Family(
     tokenizer="BertTokenizer",
 )
 
-ROBERTA = BERT.relative(
-    "roberta",
-    classes=("RobertaForMaskedLM", "RobertaModel"),
+ERNIE = BERT.relative(
+    "ernie",
+    classes=("ErnieForMaskedLM", "ErnieModel"),
+    heads={**BERT.heads, "ForSequenceClassification": pooled("ernie.pooler.dense")},
+    prefix="ernie.",
+    ignored=frozenset({"task_type_vocab_size"}),  # of a table that use_task_id asks for
+)
+
+MEGATRON_BERT = BERT.relative(
+    "megatron-bert",
+    classes=("MegatronBertForMaskedLM", "MegatronBertModel"),
     settings={
-        "vocab_size": key("vocab_size", 50265),
-        "position_offset": key("pad_token_id", 1, plus(1)),
-        "max_length": key("max_position_embeddings", 512, less("position_offset")),
-        "head_transform": "gelu",  # whatever hidden_act
+        "vocab_size": key("vocab_size", 29056),
+        "d_model": key("hidden_size", 1024),
+        "n_encoder_layers": key("num_hidden_layers", 24),
+        "n_heads": key("num_attention_heads", 16),
+        "d_ff": key("intermediate_size", 4096),
+        "norm_placement": "pre",
+        "embedding_norm": False,
     },
     weights={
-        "head.dense": "lm_head.dense",
-        "head.norm": "lm_head.layer_norm",
-        "head.output.weight": "lm_head.decoder.weight",
-        "head.output.bias": Either("tied", "lm_head.bias", "lm_head.decoder.bias"),
+        "embedding.norm": None,
+        "encoder.layers.{i}.attention_norms.merge": None,
+        "encoder.layers.{i}.attention_norms.before": "encoder.layer.{i}.attention.ln",
+        "encoder.layers.{i}.ffn_norms.merge": None,
+        "encoder.layers.{i}.ffn_norms.before": "encoder.layer.{i}.ln",
+        "encoder.norm": "encoder.ln",
     },
-    prefix="roberta.",
-    aliases=dict.fromkeys(("lm_head.bias", "lm_head.decoder.bias"), "head.output.bias"),
-    live=frozenset({"lm_head.decoder.bias"}),
-    ids={"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2},
-    tokenizer="RobertaTokenizer",
 )

@@ -13,10 +13,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from plait.architecture import Architecture, ArchitectureError
+from plait.architecture import Architecture, ArchitectureError, Classification
 from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers, repeated, tie
 from plait.families.errors import FamilyError
-from plait.families.heads import HEAD_FIELDS, NESTED, TIE_KEY, head_by_class, is_tied, tie_flag
+from plait.families.heads import (
+    HEAD_FIELDS,
+    NESTED,
+    TIE_KEY,
+    ClassHead,
+    head_by_class,
+    head_of_class,
+    is_tied,
+    named,
+    tie_flag,
+)
 from plait.families.knobs import KNOWN, refuse
 from plait.families.layout import Equal, Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
@@ -36,7 +46,9 @@ class Family:
     ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out, ``{e}`` counts the
     tensors that are stacked into one parameter (experts, heads); without ``.weight`` or ``.bias`` a rule is for both.
     The stored names stand under ``prefix``, but for the head's.
-    ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out.
+    ``heads``: the ending of a class that classifies (``"ForTokenClassification"``) -> its head.
+    ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out. ``prefixes``: others
+    that published files have there.
     ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where it is not about the head alone.
     ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
     ``older``: endings that older files spell differently.
@@ -53,9 +65,11 @@ class Family:
     classes: tuple[str, str]  # with a vocabulary head, and without
     settings: Mapping[str, Any]
     weights: Mapping[str, Rule]
-    head: Literal["language", "masked"] = "language"
+    head: Literal["language", "masked"] | ClassHead = "language"
+    heads: Mapping[str, ClassHead] = field(default_factory=dict[str, ClassHead])
     tied: bool | None = False
     prefix: str = ""
+    prefixes: tuple[str, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     live: frozenset[str] = frozenset()
     older: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,7 +77,7 @@ class Family:
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
-    ids: Mapping[str, int] = field(default_factory=dict[str, int])
+    ids: Mapping[str, int | list[int]] = field(default_factory=dict[str, int | list[int]])
     starts_with_pad: bool = False
     tokenizer: str | None = None
 
@@ -85,6 +99,42 @@ class Family:
             **changes,
         )
 
+    # Heads: a class that classifies is a family of its own, this one but for its head
+
+    @cached_property
+    def _classifying(self) -> dict[str, Family]:
+        """The ending of a class's name -> the family with that head."""
+        bare = self.classes[1]
+        return {
+            ending: dataclasses.replace(
+                self,
+                classes=(bare.removesuffix("Model") + ending, bare),
+                settings=head.settings(self.settings),
+                weights={n: rule for n, rule in self.weights.items() if not n.startswith("head.")} | dict(head.weights),
+                head=head,
+                heads={},
+                tied=False,
+                aliases={n: meant for n, meant in self.aliases.items() if not meant.startswith("head.")},
+            )
+            for ending, head in self.heads.items()
+        }
+
+    def _ending(self, architecture: Architecture, likely: str | None) -> str | None:
+        """Which class that classifies has this architecture's head: the ``likely`` one, if it fits, or the first."""
+        if not isinstance(architecture.head, Classification) or isinstance(self.head, ClassHead):
+            return None
+        fitting = [ending for ending, head in self.heads.items() if head.fits(architecture)]
+        if not fitting:
+            raise FamilyError(
+                f"{self.name} cannot say head {architecture.head} with head_transform {architecture.head_transform!r}; "
+                f"it has those of {' and '.join(self._class_names)}."
+            )
+        return likely if likely in fitting else fitting[0]
+
+    @property
+    def _class_names(self) -> tuple[str, ...]:
+        return (*self.classes, *(family.classes[0] for family in self._classifying.values()))
+
     # Settings
 
     @cached_property
@@ -95,7 +145,8 @@ class Family:
     @cached_property
     def keys(self) -> frozenset[str]:
         """Every setting that is read."""
-        return frozenset(key for rule in self.rules.values() for key in rule.keys)
+        own = frozenset(key for rule in self.rules.values() for key in rule.keys)
+        return own.union(*(family.keys for family in self._classifying.values()))
 
     def architecture(
         self, config: Mapping[str, Any], names: Collection[str] | None = None, equal: Equal | None = None
@@ -105,19 +156,26 @@ class Family:
         ``names`` are the stored tensors, ``equal(a, b)`` compares two of them; without any the config is believed.
         Raises ``FamilyError`` over what plait does not have, and where config and tensors contradict each other.
         """
+        ending = head_of_class(config, self.heads)
+        if ending is not None:
+            return self._classifying[ending].architecture(config, names, equal)
         config = self._usual(config)
         refuse(self.name, config, {*self.keys, *self.ignored, NESTED})
-        spelling = Spelling.of(names, self.prefix, self.older) if names else None
-        head = self.head if self._has_head(config, spelling) else None
-        rules = {name: rule for name, rule in self.settings.items() if head is not None or name not in HEAD_FIELDS}
-        tied = head is not None and self._is_tied(config, spelling, equal)
+        spelling = self._spelling(names) if names else None
+        has_head = self._has_head(config, spelling)
+        rules = {name: rule for name, rule in self.settings.items() if has_head or name not in HEAD_FIELDS}
+        if not isinstance(self.head, ClassHead):
+            rules |= {"head": self.head, "tied": self._is_tied(config, spelling, equal)} if has_head else {"head": None}
         try:
-            architecture = Architecture(**Reading(config, rules, spelling, equal), head=head, tied=tied)
+            architecture = Architecture(**Reading(config, rules, spelling, equal))
         except ArchitectureError as error:
             raise FamilyError(f"this {self.name} config describes no Transformer: {error}") from error
         if spelling and equal:
             self._compare_repeated(architecture, spelling, equal)
         return architecture
+
+    def _spelling(self, names: Collection[str]) -> Spelling:
+        return Spelling.of(names, (self.prefix, *self.prefixes), self.older)
 
     def _usual(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {self.synonyms.get(key, key): value for key, value in config.items()}
@@ -142,9 +200,11 @@ class Family:
 
     def _has_head(self, config: Mapping[str, Any], spelling: Spelling | None) -> bool:
         """From the class named in the config; where none is, from the tensors."""
-        named = head_by_class(config, "n_encoder_layers" in self.settings, self.classes)
-        if named is not None:
-            return named
+        if isinstance(self.head, ClassHead):
+            return True
+        told = head_by_class(config, "n_encoder_layers" in self.settings, self._class_names)
+        if told is not None:
+            return told
         if spelling is None or spelling.find(*self.head_tensors):
             return True
         flag = tie_flag(config)
@@ -152,7 +212,8 @@ class Family:
 
     def _is_tied(self, config: Mapping[str, Any], spelling: Spelling | None, equal: Equal | None) -> bool:
         heads, tables = self.places["head.output.weight"], self.places["embedding.tokens.weight"]
-        return is_tied(tie_flag(config), self.tied is not False, spelling, heads, tables, equal)
+        flag = None if TIE_KEY in self.keys else tie_flag(config)  # a rule reads it: it is about more than the head
+        return is_tied(flag, self.tied is not False, spelling, heads, tables, equal)
 
     def config(self, architecture: Architecture, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The config that says exactly this architecture; ``base``, where there is one, changed as little as can be.
@@ -160,8 +221,14 @@ class Family:
         Raises ``FamilyError`` naming the field that this family cannot say.
         """
         base = base or {}
+        ending = self._ending(architecture, head_of_class(base, self.heads))
+        if ending is not None:
+            family = self._classifying[ending]
+            same = head_of_class(base, self.heads) == ending
+            return family.config(architecture, base if same else {**base, "architectures": [family.classes[0]]})
         mine = base.get("model_type") in self.model_types
-        for candidate in (dict(base), {**base, TIE_KEY: architecture.tied}) if mine else ():
+        ties = architecture.head in ("language", "masked")
+        for candidate in (dict(base), *([{**base, TIE_KEY: architecture.tied}] if ties else [])) if mine else ():
             if self._says(candidate, architecture):
                 return candidate
         stale = {*self.keys, *self.synonyms}
@@ -173,11 +240,16 @@ class Family:
             **self.extra(architecture),
             **kept,
             **merged({name: rule.save(fields[name], fields) for name, rule in rules.items()}, self.name),
-            **({TIE_KEY: architecture.tied} if has_head else {}),
+            **({TIE_KEY: architecture.tied} if ties else {}),
+            **named(architecture.head, kept),
             "architectures": [self.classes[0 if has_head else 1]],
             "model_type": self.model_types[0],
         }
-        read = self._read_back(written, architecture)
+        self._refuse_what_is_lost(self._read_back(written, architecture), architecture)
+        return written
+
+    def _refuse_what_is_lost(self, read: Architecture, architecture: Architecture) -> None:
+        """Raise over the fields in which ``read``, what a written config says, is not ``architecture``."""
         apart = {
             name: f"{name} {ours!r} (it would read {theirs!r})"
             for name, (theirs, ours) in read.difference(architecture).items()
@@ -185,7 +257,6 @@ class Family:
         }
         if apart:
             raise FamilyError(f"{self.name} cannot say {', '.join(apart.values())}.")
-        return written
 
     def _says(self, config: Mapping[str, Any], architecture: Architecture) -> bool:
         """Whether a config reads to this architecture, here and in the library that reads no tensors first."""
@@ -194,7 +265,8 @@ class Family:
         except FamilyError:
             return False
         flag = tie_flag(config)
-        if architecture.head and self.tied is not None and architecture.tied != (self.tied if flag is None else flag):
+        ties = architecture.head in ("language", "masked") and self.tied is not None
+        if ties and architecture.tied != (self.tied if flag is None else flag):
             return False
         return all(_same(*pair) for pair in read.difference(architecture).values())
 
@@ -217,6 +289,12 @@ class Family:
         """Usual stored names of everything in the head."""
         return frozenset(place for name, places in self.places.items() if name.startswith("head.") for place in places)
 
+    @cached_property
+    def _heads_tensors(self) -> frozenset[str]:
+        """Those of all its heads, without prefix: what a class without them may leave unread."""
+        every = self.head_tensors.union(*(family.head_tensors for family in self._classifying.values()))
+        return frozenset(name.removeprefix(self.prefix) for name in every)
+
     def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
         return entries(self.weights, architecture, self.name, self.prefix)
 
@@ -226,12 +304,16 @@ class Family:
         ``equal`` tells a tensor that repeats a ``live`` one from one that means nothing; without it, it is kept aside.
         Raises ``FamilyError`` naming parameters that no tensor fills, and tensors that no rule knows.
         """
-        spelling = Spelling.of(names, self.prefix, self.older)
+        spelling = self._spelling(names)
+        ending = self._ending(architecture, self._stored_ending(architecture, spelling))
+        if ending is not None:
+            binding = self._classifying[ending].bind(architecture, names, equal)
+            return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, head=ending))
         aliases = dict(self.aliases)
         if architecture.tied:
             aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
         binding, dead = tie(self._entries(architecture), aliases, spelling, self.live, equal)
-        known = dead if architecture.head else dead | self.head_tensors
+        known = dead if architecture.head in ("language", "masked") else dead | self._heads_tensors
         strange = [
             name
             for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
@@ -241,8 +323,21 @@ class Family:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
         return binding
 
+    def _stored_ending(self, architecture: Architecture, spelling: Spelling) -> str | None:
+        """Of classes that differ only in their tensors' names (tokens, spans): the one whose tensors are there."""
+        return next(
+            (
+                ending
+                for ending, family in self._classifying.items()
+                if self.heads[ending].fits(architecture) and spelling.find(*family.places["head.output.weight"])
+            ),
+            None,
+        )
+
     def _twice(self, architecture: Architecture) -> dict[str, str]:
         """What a new file repeats: untied, a class that ties by default looks for every tensor by its own name."""
+        if architecture.tied and TIE_KEY in self.keys and not architecture.shares_embedding:
+            return {self.places["head.output.weight"][0]: "embedding.tokens.weight"}
         if architecture.head is None or architecture.tied or self.tied is False:
             return {}
         table = repeated(self.aliases, self._entries(architecture))
@@ -252,6 +347,10 @@ class Family:
         self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
     ) -> Iterator[tuple[str, Tensor]]:
         """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
+        ending = self._ending(architecture, layout.head if layout else None)
+        if ending is not None:
+            yield from self._classifying[ending].export(architecture, get, layout)
+            return
         layout = layout or Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
         for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):
             tensors = entry.save([get(name) for name in entry.parts])

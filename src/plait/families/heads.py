@@ -1,16 +1,24 @@
-"""Which head a file has, and whether it shares the table of tokens: config and tensors decide together."""
+"""Which head a file has, over the vocabulary or over classes, and whether it shares the table of tokens: config and
+tensors decide together."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from plait.architecture import Activation, Architecture, Classification, Pooling
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Spelling
+from plait.families.operations import Fields
+from plait.families.settings import Reading, Setting
+
+if TYPE_CHECKING:
+    from plait.families.binding import Rule
 
 # Fields of a vocabulary head, without meaning where there is none
-HEAD_FIELDS = frozenset({"head_transform", "logit_bias", "logit_scale", "logit_softcap"})
+HEAD_FIELDS = frozenset({"head_transform", "head_bias", "logit_bias", "logit_scale", "logit_softcap"})
 TIE_KEY, NESTED = "tie_word_embeddings", "text_config"
 
 # Class names, by the towers there are: (a decoder alone, any encoder)
@@ -19,6 +27,86 @@ WITH_HEAD = (
     r"\w*(ForMaskedLM|LMHeadModel|ForPreTraining|ForConditionalGeneration|MTModel)",
 )
 BARE = r"\w*(?<!Encoder)(?<!DoubleHeads)Model"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassHead:
+    """The head of a class that classifies: ``output(norm(transform(dense(pooled))))``, the inner three where it has
+    them.
+
+    ``weights``: ``head.*`` -> stored names, in full. ``pooling``, ``transform``: as in ``Architecture``, or the rule
+    that says them. ``labels``: how many there always are; ``None`` where the config names them.
+    """
+
+    weights: Mapping[str, Rule]
+    pooling: Pooling | Setting | None = "cls"
+    transform: Activation | Setting | None = None
+    norm: bool = False
+    labels: int | None = None
+
+    def settings(self, usual: Mapping[str, Any]) -> dict[str, Any]:
+        """A family's ``usual`` rules, with this head instead of the one over its vocabulary."""
+        inner = {"head_bias": usual.get("head_bias", True), "head_transform": self.transform} if self.transform else {}
+        return {name: rule for name, rule in usual.items() if name not in HEAD_FIELDS} | inner | {"head": self._rule()}
+
+    def _rule(self) -> Setting:
+        pooling = self.pooling
+
+        def load(reading: Reading) -> Classification:
+            pooled = pooling.load(reading) if isinstance(pooling, Setting) else pooling
+            return Classification(labels=self.labels or count(reading.config), pooling=pooled, norm=self.norm)
+
+        def save(head: Any, fields: Fields) -> dict[str, Any]:
+            told = isinstance(pooling, Setting) and isinstance(head, Classification)
+            return pooling.save(head.pooling, fields) if told else {}
+
+        return Setting(pooling.keys if isinstance(pooling, Setting) else (), load, save)
+
+    def fits(self, architecture: Architecture) -> bool:
+        """Whether it can be this architecture's head, as far as that can be seen without a config."""
+        head, transform = architecture.head, architecture.head_transform
+        return (
+            isinstance(head, Classification)
+            and head.norm == self.norm
+            and self.labels in (None, head.labels)
+            and _is(self.pooling, head.pooling)
+            and _is(self.transform, transform)
+        )
+
+
+def _is(ours: str | Setting | None, theirs: str | None) -> bool:
+    return theirs is not None if isinstance(ours, Setting) else ours == theirs
+
+
+# The commonest: one answer a token from a single projection, and of a text from its first token
+TOKENS = ClassHead(pooling=None, weights={"head.output": "classifier"})
+SPANS = ClassHead(pooling=None, labels=2, weights={"head.output": "qa_outputs"})  # where an answer starts, and ends
+TEXT = ClassHead(transform="tanh", weights={"head.dense": "classifier.dense", "head.output": "classifier.out_proj"})
+
+
+def pooled(dense: str) -> ClassHead:
+    """The head behind a pooler, which lies with the model."""
+    return ClassHead(transform="tanh", weights={"head.dense": dense, "head.output": "classifier"})
+
+
+def count(config: Mapping[str, Any]) -> int:
+    """How many classes a config names; two where it is silent."""
+    names = config.get("id2label")
+    return len(names) if names else config.get("num_labels") or config.get("_num_labels") or 2
+
+
+def named(head: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """The classes' names for a new config: those it has, where they are as many as the head's."""
+    if not isinstance(head, Classification) or ("id2label" in config and count(config) == head.labels):
+        return {}
+    names = {str(i): f"LABEL_{i}" for i in range(head.labels)}
+    return {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
+
+
+def head_of_class(config: Mapping[str, Any], heads: Mapping[str, ClassHead]) -> str | None:
+    """Which of the ``heads``, by the end of a class's name, the class named in a config has."""
+    first = next(iter(config.get("architectures") or ()), "")
+    return next((ending for ending in heads if first.endswith(ending)), None)
 
 
 def head_by_class(config: Mapping[str, Any], encodes: bool, classes: Sequence[str]) -> bool | None:

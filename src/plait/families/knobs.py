@@ -29,6 +29,8 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "add_cross_attention": ("cross-attention in a single tower", (None, False)),
     "position_embedding_type": ("these positions", (None, "absolute")),
     "scale_attn_by_inverse_layer_idx": ("scores divided by the layer's number", (None, False)),
+    "apply_residual_connection_post_layernorm": ("a residual taken from behind the norm", (None, False)),
+    "use_task_id": ("types of tasks", OFF),
     "use_bidirectional_attention": ("a decoder without a causal mask", (None, False)),
     "per_layer_config": ("layers of different sizes", (None, {})),
     "attention_sinks": ("attention sinks", OFF),
@@ -40,6 +42,7 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "normalize_before": ("norms before the blocks", (None, False)),
     "add_final_layer_norm": ("a final norm", (None, False)),
     "add_bias_logits": ("a bias of its own on the logits", (None, False)),
+    "use_prompt": ("learned prompts in front of keys and values", (None, False)),
     "activation_sparsity_pattern": ("sparse activations", OFF),
     "rope_interleaved": ("rotations of neighbouring dimensions", OFF),
 }

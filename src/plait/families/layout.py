@@ -16,6 +16,7 @@ class Layout:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # usual name -> the older spelling in the file
     duplicates: Mapping[str, str] = field(default_factory=dict[str, str])  # stored name -> the parameter it repeats
     leftovers: tuple[str, ...] = ()  # stored names that fill no parameter
+    head: str | None = None  # of several classes with like heads, the ending of the one whose names these are
 
     def spell(self, name: str, usual_prefix: str) -> str:
         """The stored name in this file of a tensor's usual name."""
@@ -31,13 +32,13 @@ class Spelling:
     names: frozenset[str]
     usual_prefix: str
     older: Mapping[str, str]  # ending -> the older one
-    prefix: str  # the usual one, or nothing
+    prefix: str  # the usual one, another that published files have, or nothing
 
     @classmethod
-    def of(cls, names: Collection[str], prefix: str, older: Mapping[str, str]) -> Spelling:
-        """Read off the names whether the prefix is there."""
-        there = any(name.startswith(prefix) for name in names)
-        return cls(frozenset(names), prefix, older, prefix if there else "")
+    def of(cls, names: Collection[str], prefixes: tuple[str, ...], older: Mapping[str, str]) -> Spelling:
+        """Read off the names which of the prefixes is there; the first is the usual one."""
+        there = (prefix for prefix in prefixes if any(name.startswith(prefix) for name in names))
+        return cls(frozenset(names), prefixes[0], older, next(there, ""))
 
     def here(self, usual: str) -> str:
         """A usual name under this file's prefix."""
@@ -57,4 +58,4 @@ class Spelling:
         for new, ending in self.older.items():
             if name.endswith(ending):
                 name = name.removesuffix(ending) + new
-        return name.removeprefix(self.usual_prefix)
+        return name.removeprefix(self.prefix).removeprefix(self.usual_prefix)
