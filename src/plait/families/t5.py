@@ -1,35 +1,12 @@
-"""T5: no positions but a learned bias by distance, RMSNorm, scores without scale.
+"""T5: no positions but a learned bias by distance, RMSNorm, scores without scale; ByT5 is its shape over bytes.
 
 Version 1.0 divides its logits by the square root of the width; 1.1 (and Flan) gates its FFN and has a head of its own.
 """
 
-from typing import Any
-
 from plait.architecture import RelativeBias
-from plait.families.binding import Either
 from plait.families.family import Family
-from plait.families.operations import Fields, preferring
 from plait.families.settings import Reading, Setting, key, record
-
-WORDS = preferring("gelu_new")
-
-
-def _activation(reading: Reading) -> str:
-    word = reading.config.get("feed_forward_proj") or "relu"
-    usual = "gelu_new" if word == "gated-gelu" else word.split("-")[-1]
-    return WORDS.load(reading.config.get("dense_act_fn") or usual, reading)
-
-
-def _is_gated(reading: Reading) -> bool:
-    said = reading.config.get("is_gated_act")
-    return (reading.config.get("feed_forward_proj") or "relu").startswith("gated-") if said is None else said
-
-
-def _spell(_: Any, fields: Fields) -> dict[str, Any]:
-    word = WORDS.save(fields["activation"], fields)
-    usual = "gelu" if fields["gated"] and word == "gelu_new" else word
-    proj = f"gated-{usual}" if fields["gated"] else usual
-    return {"feed_forward_proj": proj, "dense_act_fn": word, "is_gated_act": fields["gated"]}
+from plait.families.t5_ffn import feed_forward, ffn
 
 
 def _scale(reading: Reading) -> float:
@@ -38,9 +15,6 @@ def _scale(reading: Reading) -> float:
     scaled = reading.config.get("tie_word_embeddings") is not False if said is None else said
     return reading["d_model"] ** -0.5 if scaled else 1.0
 
-
-FFN_KEYS = ("feed_forward_proj", "dense_act_fn", "is_gated_act")
-FFN = "block.{i}.layer.%s.DenseReluDense.%s"
 
 T5 = Family(
     name="t5",
@@ -65,8 +39,7 @@ T5 = Family(
         "output_bias": False,
         "ffn_bias": False,
         "attention_scale": 1.0,
-        "activation": Setting(FFN_KEYS, _activation, _spell),
-        "gated": Setting(FFN_KEYS, _is_gated, _spell),
+        **feed_forward("relu"),
         "logit_scale": Setting(("scale_decoder_outputs",), _scale, lambda v, _: {"scale_decoder_outputs": v != 1.0}),
     },
     weights={
@@ -76,14 +49,8 @@ T5 = Family(
         "{tower}.layers.{i}.attention_norms.before": "{tower}.block.{i}.layer.0.layer_norm",
         "decoder.layers.{i}.cross.{query,key,value,output}": "decoder.block.{i}.layer.1.EncDecAttention.{q,k,v,o}",
         "decoder.layers.{i}.cross_norms.before": "decoder.block.{i}.layer.1.layer_norm",
-        "encoder.layers.{i}.ffn.gate": "encoder." + FFN % (1, "wi_0"),
-        "encoder.layers.{i}.ffn.up": Either("gated", "encoder." + FFN % (1, "wi_1"), "encoder." + FFN % (1, "wi")),
-        "encoder.layers.{i}.ffn.down": "encoder." + FFN % (1, "wo"),
-        "encoder.layers.{i}.ffn_norms.before": "encoder.block.{i}.layer.1.layer_norm",
-        "decoder.layers.{i}.ffn.gate": "decoder." + FFN % (2, "wi_0"),
-        "decoder.layers.{i}.ffn.up": Either("gated", "decoder." + FFN % (2, "wi_1"), "decoder." + FFN % (2, "wi")),
-        "decoder.layers.{i}.ffn.down": "decoder." + FFN % (2, "wo"),
-        "decoder.layers.{i}.ffn_norms.before": "decoder.block.{i}.layer.2.layer_norm",
+        **ffn("encoder", 1),
+        **ffn("decoder", 2),
         "{tower}.norm": "{tower}.final_layer_norm",
         "head.output": "lm_head",
     },

@@ -2,6 +2,46 @@
 
 from __future__ import annotations
 
-from tests.families.recipes.base import Recipe
+from typing import Any
 
-RECIPES: dict[str, Recipe] = {}
+from tests.families.recipes.base import BOTH, T5_SMALL, Recipe, without
+
+FSMT = without(BOTH, "vocab_size") | {"src_vocab_size": 61, "tgt_vocab_size": 53}
+
+
+def both(config: str, model: str, **settings: Any) -> Recipe:
+    return Recipe(f"{config}Config", f"{config}{model}", BOTH | settings)
+
+
+def t5(config: str, **settings: Any) -> Recipe:
+    return Recipe(f"{config}Config", f"{config}ForConditionalGeneration", T5_SMALL | settings, (23,), stored_head=True)
+
+
+GENERATES = "ForConditionalGeneration"
+
+RECIPES: dict[str, Recipe] = {
+    "plbart": both("PLBart", GENERATES),
+    "mvp": both("Mvp", GENERATES),
+    "mbart": both("MBart", GENERATES, scale_embedding=True),
+    "mbart-relu": both("MBart", GENERATES, activation_function="relu"),
+    "mbart-bare": both("MBart", "Model"),
+    "blenderbot": both("Blenderbot", GENERATES, scale_embedding=True),
+    "pegasus": both("Pegasus", GENERATES, scale_embedding=True, activation_function="relu"),
+    "m2m_100": both("M2M100", GENERATES, pad_token_id=1, bos_token_id=0),
+    "m2m_100-pad3": both("M2M100", GENERATES, pad_token_id=3, scale_embedding=False, tie_word_embeddings=False),
+    "m2m_100-bare": both("M2M100", "Model", pad_token_id=1),
+    "fsmt": Recipe("FSMTConfig", "FSMTForConditionalGeneration", FSMT),
+    "fsmt-pad1": Recipe(
+        "FSMTConfig",
+        "FSMTForConditionalGeneration",
+        FSMT | {"pad_token_id": 1, "bos_token_id": 0, "tgt_vocab_size": 61, "activation_function": "swish"},
+    ),
+    "fsmt-one-table": Recipe(
+        "FSMTConfig", "FSMTForConditionalGeneration", FSMT | {"tgt_vocab_size": 61, "tie_word_embeddings": True}
+    ),
+    "mt5": t5("MT5"),
+    "mt5-relu": t5("MT5", feed_forward_proj="relu"),
+    "umt5": t5("UMT5"),
+    "umt5-unscaled": t5("UMT5", tie_word_embeddings=False, feed_forward_proj="gated-silu"),
+    "byt5": t5("T5", feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_layers=4, num_decoder_layers=2),
+}
