@@ -1,4 +1,4 @@
-"""GLM-4: Llama with half of each head turned, neighbouring dimensions together. GLM-4-0414: with norms after blocks too."""
+"""GLM-4: Llama with half of each head turned, neighbouring dimensions together. GLM-4-0414: norms after blocks too."""
 
 from plait.families.binding import via
 from plait.families.llama import LLAMA

@@ -1,4 +1,4 @@
-"""Granite: Llama with a factor on embeddings, scores, branches and logits. HyperCLOVA X: with norms after blocks too."""
+"""Granite: Llama with a factor on embeddings, scores, branches and logits. HyperCLOVA X: norms after blocks too."""
 
 from plait.families.llama import LLAMA
 from plait.families.operations import Conversion, chosen

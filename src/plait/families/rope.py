@@ -13,7 +13,7 @@ from typing import Any
 
 from plait.architecture import Rope, RopeScaling
 from plait.families.errors import FamilyError
-from plait.families.operations import Conversion, Fields
+from plait.families.operations import Fields
 from plait.families.settings import Reading, Setting, key
 
 # kind -> {RopeScaling's field: (foreign key, must be there)}
@@ -115,6 +115,10 @@ class RopeSettings:
         own = None if dim == reading.d_head else dim
         return Rope(theta=float(theta), dim=own, interleaved=self.interleaved, scaling=scaling)
 
+    def is_dynamic(self, config: Mapping[str, Any]) -> bool:
+        """Whether a config says that rows may be longer than those that were trained on."""
+        return self._kind(self.table(config)) == "dynamic"
+
     def _kind(self, table: Mapping[str, Any]) -> str:
         kind = table.get("rope_type") or table.get("type") or "default"
         return self.kinds.get(kind, kind)
@@ -164,6 +168,8 @@ class RopeSettings:
                 beside["original_max_position_embeddings"] = rope.scaling.original_max_length
             if rope.scaling.kind == "dynamic":
                 beside["max_position_embeddings"] = rope.scaling.original_max_length
+        elif self.alpha and fields["max_length"] is None:  # theta is slow already, for rows of any length
+            table |= {"rope_type": "dynamic", "factor": 1.0, "alpha": 1.0}
         return {"rope_parameters": {self.layer_type: table} if self.layer_type else table, **beside}
 
 
@@ -173,25 +179,18 @@ def _share(dim: int, d_head: int) -> float:
     return share if int(d_head * share) == dim else (dim + 0.5) / d_head
 
 
-# A dynamic rope is made for rows longer than max_position_embeddings, which is its original length
-_LONGEST = Conversion(
-    lambda value, fields: None if _is_dynamic(fields) else value,
-    lambda value, _: value,
-)
-
-
-def _is_dynamic(fields: Fields) -> bool:
-    rope = fields.get("rope")
-    return bool(rope and rope.scaling and rope.scaling.kind == "dynamic")
-
-
 def rotary(max_length: int, **options: Any) -> dict[str, Any]:
     """The rules of a family whose positions are rotations; options as in ``RopeSettings``."""
-    return {
-        "position": "rope",
-        "rope": rope_setting(RopeSettings(max_length=max_length, **options)),
-        "max_length": key("max_position_embeddings", max_length, _LONGEST),
-    }
+    settings = RopeSettings(max_length=max_length, **options)
+    return {"position": "rope", "rope": rope_setting(settings), "max_length": _longest(settings)}
+
+
+def _longest(settings: RopeSettings) -> Setting:
+    """A dynamic rope is made for rows longer than max_position_embeddings, which is its original length."""
+    said = key("max_position_embeddings", settings.max_length)
+    return Setting(
+        said.keys, lambda reading: None if settings.is_dynamic(reading.config) else said.load(reading), said.save
+    )
 
 
 def rope_setting(settings: RopeSettings) -> Setting:

@@ -58,8 +58,7 @@ RECIPES: dict[str, Recipe] = {
     "cwm": Recipe(
         "CwmConfig",
         "CwmForCausalLM",
-        SMALL
-        | {"num_hidden_layers": 5, "sliding_window": 4, "mlp_bias": True, **rope(rope_type="llama3", **LLAMA3)},
+        SMALL | {"num_hidden_layers": 5, "sliding_window": 4, "mlp_bias": True, **rope(rope_type="llama3", **LLAMA3)},
         (50,),
     ),
     "olmo": Recipe("OlmoConfig", "OlmoForCausalLM", without(SMALL, "rms_norm_eps") | {"attention_bias": True}),
@@ -84,7 +83,10 @@ RECIPES: dict[str, Recipe] = {
         (50,),
     ),
     "exaone": Recipe(
-        "ExaoneConfig", "LlamaForCausalLM", SMALL | {"attention_bias": True, **rope(rope_type="llama3", **LLAMA3)}, (50,)
+        "ExaoneConfig",
+        "LlamaForCausalLM",
+        SMALL | {"attention_bias": True, **rope(rope_type="llama3", **LLAMA3)},
+        (50,),
     ),
     "exaone4": Recipe(
         "Exaone4Config",
@@ -132,6 +134,21 @@ RECIPES: dict[str, Recipe] = {
     "ernie4_5": Recipe("Ernie4_5Config", "Ernie4_5ForCausalLM", SMALL | rope()),
     "ernie4_5-biased": Recipe(
         "Ernie4_5Config", "Ernie4_5ForCausalLM", SMALL | {"use_bias": True, "tie_word_embeddings": False}
+    ),
+    "hunyuan_v1_dense": Recipe("HunYuanDenseV1Config", "HunYuanDenseV1ForCausalLM", SMALL | rope()),
+    "hunyuan_v1_dense-alpha": Recipe(
+        "HunYuanDenseV1Config",
+        "HunYuanDenseV1ForCausalLM",
+        SMALL
+        | {"max_position_embeddings": 16, "tie_word_embeddings": True, "attention_bias": True}
+        | rope(rope_type="dynamic", alpha=37.0, factor=1.0, beta_fast=32, beta_slow=1, mscale=1.0, mscale_all_dim=0.0),
+        (13, 29),
+    ),
+    "hunyuan_v1_dense-dynamic": Recipe(
+        "HunYuanDenseV1Config",
+        "HunYuanDenseV1ForCausalLM",
+        SMALL | {"max_position_embeddings": 16, **rope(rope_type="dynamic", factor=3.0)},
+        (13, 29),
     ),
     "seed_oss": Recipe("SeedOssConfig", "SeedOssForCausalLM", SMALL | rope()),
     "seed_oss-biased": Recipe(
