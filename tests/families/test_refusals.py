@@ -32,7 +32,7 @@ PARTS = [
     ("positions", {"model_type": "bert", "position_embedding_type": "relative_key"}),
     ("head for LlamaForQuestionAnswering", {"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}),
     ("head for BertForMultipleChoice", {"model_type": "bert", "architectures": ["BertForMultipleChoice"]}),
-    ("head for T5EncoderModel", {"model_type": "t5", "architectures": ["T5EncoderModel"]}),
+    ("head for T5GemmaEncoderModel", {"model_type": "t5gemma", "architectures": ["T5GemmaEncoderModel"]}),
     ("head for GPT2DoubleHeadsModel", {"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]}),
     ("norms before the blocks", {"model_type": "bart", "normalize_before": True}),
 ]  # fmt: skip

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plait.families.albert import ALBERT
 from plait.families.arcee import ARCEE
 from plait.families.bart import BART
 from plait.families.bert import BERT, ERNIE, MEGATRON_BERT
 from plait.families.binding import Binding
 from plait.families.bloom import BLOOM
 from plait.families.cohere import COHERE, COHERE2
+from plait.families.distilbert import DISTILBERT
+from plait.families.electra import ELECTRA
 from plait.families.ernie4_5 import ERNIE4_5
 from plait.families.errors import FamilyError
+from plait.families.eurobert import EUROBERT
 from plait.families.exaone import EXAONE, EXAONE4
 from plait.families.fairseq import BIOGPT, XGLM
 from plait.families.falcon import FALCON
@@ -37,9 +41,12 @@ from plait.families.m2m_100 import M2M_100
 from plait.families.marian import MARIAN
 from plait.families.mbart import BLENDERBOT, MBART, PEGASUS
 from plait.families.ministral import CWM, MINISTRAL
+from plait.families.modernbert import MODERNBERT, MODERNBERT_DECODER
+from plait.families.mpnet import MPNET
 from plait.families.mpt import MPT
 from plait.families.mt5 import MT5, UMT5
 from plait.families.nemotron import JAIS2, NEMOTRON
+from plait.families.nomic_bert import GTE, JINA_EMBEDDINGS_V3, NOMIC_BERT
 from plait.families.olmo import OLMO, OLMO2, OLMO3
 from plait.families.openai_gpt import OPENAI_GPT
 from plait.families.opt import OPT
@@ -54,6 +61,8 @@ from plait.families.smollm3 import SMOLLM3
 from plait.families.stablelm import STABLELM
 from plait.families.starcoder2 import STARCODER2
 from plait.families.t5 import T5
+from plait.families.t5_encoders import MT5_ENCODER, T5_ENCODER, UMT5_ENCODER
+from plait.families.t5gemma import T5GEMMA
 from plait.words import nearest
 
 FAMILIES: tuple[Family, ...] = (
@@ -112,9 +121,23 @@ FAMILIES: tuple[Family, ...] = (
     CAMEMBERT,
     PRENORM,
     XLM_ROBERTA_XL,
+    DISTILBERT,
+    ELECTRA,
+    ALBERT,
+    MPNET,
+    MODERNBERT,
+    MODERNBERT_DECODER,
+    NOMIC_BERT,
+    GTE,
+    JINA_EMBEDDINGS_V3,
+    EUROBERT,
     T5,
     MT5,
     UMT5,
+    T5_ENCODER,
+    MT5_ENCODER,
+    UMT5_ENCODER,
+    T5GEMMA,
     BART,
     PLBART,
     MVP,
@@ -129,10 +152,9 @@ FAMILIES: tuple[Family, ...] = (
 
 def family_for(config: Mapping[str, Any]) -> Family:
     """The family of a config, by its ``model_type``; ``FamilyError`` says what is missing, or the nearest name."""
-    kind = config.get("model_type")
-    for family in FAMILIES:
-        if kind in family.model_types:
-            return family
+    kind, named = config.get("model_type"), set(config.get("architectures") or ())
+    if fitting := [family for family in FAMILIES if kind in family.model_types]:
+        return next((family for family in fitting if named & {*family.classes}), fitting[0])
     known = [name for family in FAMILIES for name in family.model_types]
     if kind is None:
         raise FamilyError(f"model_type: the config does not say it; plait reads {', '.join(known)}.")

@@ -114,7 +114,7 @@ def head_by_class(config: Mapping[str, Any], encodes: bool, classes: Sequence[st
     for name in config.get("architectures") or ():
         if re.fullmatch(WITH_HEAD[encodes], name):
             return True
-        if re.fullmatch(BARE, name):
+        if re.fullmatch(BARE, name) or name in classes[1:]:
             return False
         raise FamilyError(f"architectures: plait has no head for {name}; it has those of {' and '.join(classes)}.")
     return None

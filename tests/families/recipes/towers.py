@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.families.recipes.base import BOTH, T5_SMALL, Recipe, without
+from tests.families.recipes.base import BOTH, SMALL, T5_SMALL, Recipe, without
 
 FSMT = without(BOTH, "vocab_size") | {"src_vocab_size": 61, "tgt_vocab_size": 53}
 
@@ -17,6 +17,9 @@ def t5(config: str, **settings: Any) -> Recipe:
     return Recipe(f"{config}Config", f"{config}ForConditionalGeneration", T5_SMALL | settings, (23,), stored_head=True)
 
 
+# Gemma 2's settings, for both towers of T5Gemma
+GEMMA = SMALL | {"sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0}
+GEMMA |= {"final_logit_softcapping": 1.5}
 GENERATES = "ForConditionalGeneration"
 
 RECIPES: dict[str, Recipe] = {
@@ -44,4 +47,19 @@ RECIPES: dict[str, Recipe] = {
     "umt5": t5("UMT5"),
     "umt5-unscaled": t5("UMT5", tie_word_embeddings=False, feed_forward_proj="gated-silu"),
     "byt5": t5("T5", feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_layers=4, num_decoder_layers=2),
+    "t5-encoder": Recipe("T5Config", "T5EncoderModel", T5_SMALL, (23,)),
+    "mt5-encoder": Recipe("MT5Config", "MT5EncoderModel", T5_SMALL, (23,)),
+    "umt5-encoder": Recipe("UMT5Config", "UMT5EncoderModel", T5_SMALL, (23,)),
+    "t5gemma": Recipe(
+        "T5GemmaConfig",
+        "T5GemmaForConditionalGeneration",
+        {
+            "vocab_size": 61,
+            "decoder": GEMMA,
+            "encoder": GEMMA
+            | {"intermediate_size": 52, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 14}
+            | {"num_hidden_layers": 4, "query_pre_attn_scalar": 9, "vocab_size": 53},
+        },
+    ),
+    "t5gemma-bare": Recipe("T5GemmaConfig", "T5GemmaModel", {"vocab_size": 61, "decoder": GEMMA, "encoder": GEMMA}),
 }
