@@ -19,7 +19,8 @@ ALL = pytest.mark.parametrize("recipe", RECIPES)
 
 def test_every_family_has_a_recipe(reference: ModuleType) -> None:
     tried = {getattr(reference, recipe.config).model_type for recipe in RECIPES.values()}
-    assert tried == {name for family in FAMILIES for name in family.model_types}
+    known = reference.CONFIG_MAPPING.keys()  # RefinedWeb, say, is Falcon's name before the library had it
+    assert tried == {name for family in FAMILIES for name in family.model_types if name in known}
 
 
 @ALL

@@ -3,44 +3,15 @@
 The rw models have a penalty by distance instead of a rotation, and their blocks one after the other.
 """
 
-from typing import Any
-
 from plait.architecture import Alibi, Rope
 from plait.families.binding import Either, via
+from plait.families.falcon_layouts import HEADS, OLD, PARALLEL
 from plait.families.family import Family
-from plait.families.operations import ACTIVATION, GROUP, Fields, chosen
+from plait.families.operations import ACTIVATION, GROUP, chosen
 from plait.families.rope import RopeSettings, rotary
 from plait.families.settings import Reading, Setting, derived, key
 
 TURNS = RopeSettings(max_length=2048)
-
-
-def _heads(reading: Reading) -> int:
-    """Those for keys: ``num_kv_heads`` counts in the newer layout alone, ``multi_query`` in the older."""
-    config, n_heads = reading.config, reading["n_heads"]
-    if config.get("new_decoder_architecture"):
-        return config.get("num_kv_heads") or n_heads
-    return 1 if config.get("multi_query", True) else n_heads
-
-
-def _parallel(reading: Reading) -> str:
-    """The newer layout is always parallel, with two norms unless it says one."""
-    config = reading.config
-    if config.get("new_decoder_architecture"):
-        return "shared" if config.get("num_ln_in_parallel_attn") == 1 else "separate"
-    return "shared" if config.get("parallel_attn", True) else "none"
-
-
-def _spell(_: Any, fields: Fields) -> dict[str, Any]:
-    parallel, heads, all_heads = fields["parallel"], fields["n_kv_heads"], fields["n_heads"]
-    new = parallel == "separate" or parallel == "shared" and heads not in (1, all_heads)
-    return {
-        "new_decoder_architecture": new,
-        "parallel_attn": parallel != "none",
-        "num_ln_in_parallel_attn": (2 if parallel == "separate" else 1) if new else None,
-        "multi_query": heads == 1,
-        "num_kv_heads": heads if new else all_heads,
-    }
 
 
 def _rope(reading: Reading) -> Rope | None:
@@ -49,19 +20,17 @@ def _rope(reading: Reading) -> Rope | None:
 
 FALCON = Family(
     name="falcon",
-    model_types=("falcon",),
+    model_types=("falcon", "RefinedWebModel", OLD),
     classes=("FalconForCausalLM", "FalconModel"),
     settings={
         "vocab_size": key("vocab_size", 65024),
         "d_model": key("hidden_size", 4544),
         "n_decoder_layers": key("num_hidden_layers", 32),
         "n_heads": key("num_attention_heads", 71),
-        "n_kv_heads": Setting(("new_decoder_architecture", "num_kv_heads", "multi_query"), _heads, _spell),
+        "n_kv_heads": HEADS,
         "d_ff": key("ffn_hidden_size", lambda fields: 4 * fields["d_model"]),
         "norm_eps": key("layer_norm_epsilon", 1e-5),
-        "parallel": Setting(
-            ("new_decoder_architecture", "parallel_attn", "num_ln_in_parallel_attn"), _parallel, _spell
-        ),
+        "parallel": PARALLEL,
         **rotary(2048),
         "position": key("alibi", False, chosen("alibi", "rope")),
         "rope": Setting(TURNS.keys, _rope, TURNS.save, TURNS.unread),
@@ -94,6 +63,6 @@ FALCON = Family(
         "n_head": "num_attention_heads",
         "n_head_kv": "num_kv_heads",
     },
-    ignored=frozenset({"hidden_dropout"}),
+    ignored=frozenset({"hidden_dropout", "ff_factor"}),
     ids={"bos_token_id": 11, "eos_token_id": 11},
 )

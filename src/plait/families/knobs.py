@@ -11,14 +11,11 @@ OFF = (None, False, 0)
 
 # key -> (the part it asks for, the values that ask for nothing)
 PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
-    "num_experts": ("experts", (None, 0, 1)),
-    "num_local_experts": ("experts", (None, 0, 1)),
-    "n_routed_experts": ("experts", (None, 0, 1)),
-    "moe_num_experts": ("experts", (None, 0, 1)),
-    "moe_intermediate_size": ("experts", OFF),
-    "num_experts_per_tok": ("experts", OFF),
     "kv_lora_rank": ("multi-head latent attention", OFF),
     "q_lora_rank": ("multi-head latent attention", OFF),
+    "use_mla": ("multi-head latent attention", OFF),
+    "use_cla": ("keys and values shared by layers", OFF),
+    "attention_chunk_size": ("attention in chunks", OFF),
     "vision_config": ("an image tower", (None,)),
     "audio_config": ("an audio tower", (None,)),
     "text_config": ("a multimodal wrapper", (None,)),
@@ -45,6 +42,19 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "use_prompt": ("learned prompts in front of keys and values", (None, False)),
     "activation_sparsity_pattern": ("sparse activations", OFF),
     "rope_interleaved": ("rotations of neighbouring dimensions", OFF),
+    "num_experts": ("experts in this form", (None, 0, 1)),
+    "num_local_experts": ("experts in this form", (None, 0, 1)),
+    "n_routed_experts": ("experts in this form", (None, 0, 1)),
+    "moe_num_experts": ("experts in this form", (None, 0, 1)),
+    "moe_intermediate_size": ("experts in this form", OFF),
+    "num_experts_per_tok": ("experts in this form", OFF),
+}
+
+# Model types whose own name is what says that they ask for a part
+TYPES = {
+    "codegen": "queries, values and keys in four blocks",
+    "phimoe": "the router that Phi calls sparsemixer",
+    "jetmoe": "a mixture of attention heads",
 }
 
 # Knobs of some family here; in another, anything but these values would change what the model computes
@@ -100,7 +110,8 @@ INERT = frozenset(
     encoder_no_repeat_ngram_size num_return_sequences exponential_decay_length_penalty remove_invalid_values
     penalty_alpha guidance_scale renormalize_logits encoder_repetition_penalty sequence_bias
     num_assistant_tokens stop_strings tie_word_embeddings tie_last_hidden_states _flash_attn_2_enabled
-    use_flash_attention force_bos_token_to_be_generated is_llama_config
+    use_flash_attention force_bos_token_to_be_generated is_llama_config output_router_logits router_aux_loss_coef
+    router_jitter_noise
     """.split()
 )
 
@@ -123,6 +134,8 @@ def refuse(family: str, config: Mapping[str, Any], known: set[str]) -> None:
 
 def missing_part(config: Mapping[str, Any]) -> str | None:
     """The part which a config of an unknown family asks for and plait does not have."""
+    if config.get("model_type") in TYPES:
+        return TYPES[config["model_type"]]
     for name, (part, neutral) in PARTS.items():
         if name in config and config[name] not in neutral:
             return f"{part} ({name})"

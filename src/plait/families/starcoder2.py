@@ -31,7 +31,10 @@ STARCODER2 = MISTRAL.relative(
         "decoder.layers.{i}.ffn.{up,down}": "layers.{i}.mlp.{c_fc,c_proj}",
     },
     tied=True,
-    ignored=frozenset({"residual_dropout", "embedding_dropout", "norm_type", "mlp_type"}),
+    ignored=frozenset(
+        "residual_dropout embedding_dropout norm_type mlp_type activation_function layer_norm_epsilon "
+        "scale_attn_weights attention_softmax_in_fp32 scale_attention_softmax_in_fp32".split()
+    ),
     ids={"bos_token_id": 50256, "eos_token_id": 50256},
     tokenizer="GPT2Tokenizer",
 )
