@@ -202,7 +202,13 @@ def architecture_of(model: str) -> Architecture:
 
 def tokenizer_of(model: str) -> Tokenizer:
     """The tokenizer that MODEL's checkpoint carries."""
-    tokenizer = Loading().open(model, weights=False).tokenizer
+    folder = Path(model).expanduser()
+    if folder.is_dir() and not (folder / "config.json").exists():  # a vocabulary without a model
+        from plait.text import load_tokenizer
+
+        tokenizer = load_tokenizer(folder)
+    else:
+        tokenizer = Loading().open(model, weights=False).tokenizer
     if tokenizer is None:
         raise ValueError(f"{model}: this checkpoint has no tokenizer.")
     return tokenizer

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 Format = Literal["text", "json"]
@@ -79,3 +80,28 @@ def working(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(what):
         yield
+
+
+@contextmanager
+def reading(files: Sequence[Path]) -> Iterator[tuple[Iterable[str], bool]]:
+    """The lines of files, and whether a terminal watches: there a bar shows what is read, and how long is left."""
+    from plait.text import lines
+
+    total = sum(file.stat().st_size for file in files)  # whichever is not there is named before long work begins
+    if not sys.stderr.isatty():
+        yield lines(files), False
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading", total=total)
+
+        def watched() -> Iterator[str]:
+            for line in lines(files):
+                bar.advance(task, len(line.encode()))
+                yield line
+            bar.stop()  # before the library shows bars of its own
+
+        yield watched(), True

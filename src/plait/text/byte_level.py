@@ -29,6 +29,13 @@ GPT2 = PreTokenizer()
 _DIGITS = PreTokenizer(single_digits=True)
 _LLAMA3 = PreTokenizer(split=rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}{{1,3}}|{_REST}", whole_words=True)
 _QWEN2 = PreTokenizer(split=rf"{_CONTRACTIONS}|{_WORDS}|\p{{N}}|{_REST}", nfc=True)
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_OPENING = r"[^\r\n\p{L}\p{N}]?"
+O200K = PreTokenizer(
+    split=rf"{_OPENING}{_UPPER}*{_LOWER}+{_CONTRACTIONS}?|{_OPENING}{_UPPER}+{_LOWER}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    whole_words=True,
+)
 
 # By the names of tokenizer.ggml.pre (llama.cpp, llama-vocab.cpp).
 PRE_TOKENIZERS: dict[str, PreTokenizer] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken
 from tokenizers import Tokenizer as Library
 
 from plait.text.byte_level import byte_level
@@ -14,8 +14,10 @@ from plait.text.error import TokenizerError
 from plait.text.files import TokenizerFiles, read_json
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
+from plait.text.tiktoken import encoding_of, is_ranks, library_of, read_ranks
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, pieces_of_type
+from plait.text.word_piece import word_piece
 
 FILES = (
     "tokenizer.json",
@@ -42,12 +44,16 @@ def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | 
 
     Read are ``tokenizer.json``; ``source.spm`` with ``target.spm`` and ``vocab.json`` (Marian); ``vocab.json`` with
     ``merges.txt`` (byte-level BPE); ``vocab.txt`` (WordPiece); ``spiece.model``, ``tokenizer.model`` or the only
-    ``*.model`` (sentencepiece); and the JSON files beside them. Raises TokenizerError where a file cannot be meant.
+    ``*.model`` (sentencepiece); the only ``*.tiktoken``, or ranks in a ``tokenizer.model``; and the JSON files beside
+    them. Raises TokenizerError where a file cannot be meant.
     """
     folder = Path(folder)
     for names, read in _KINDS:
         if all((folder / name).is_file() for name in names):
             return read(TokenizerFiles(folder, usual))
+    ranks = sorted(folder.glob("*.tiktoken"))
+    if len(ranks) == 1:
+        return _ranks(TokenizerFiles(folder, usual), ranks[0])
     models = sorted(folder.glob("*.model"))
     return _pieces(TokenizerFiles(folder, usual), models[0].name) if len(models) == 1 else None
 
@@ -84,15 +90,13 @@ def _word_piece(files: TokenizerFiles) -> Tokenizer:
     names = files.names(convention.names)
     lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): id for id, line in enumerate(lines)}
-    library = Library(models.WordPiece(vocab, unk_token=names["unk"], max_input_chars_per_word=100))
-    library.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=bool(files.config.get("tokenize_chinese_chars", True)),
-        strip_accents=files.config.get("strip_accents"),
+    library = word_piece(
+        vocab,
+        unknown=names["unk"],
         lowercase=bool(files.config.get("do_lower_case", True)),
+        strip_accents=files.config.get("strip_accents"),
+        splits_chinese=bool(files.config.get("tokenize_chinese_chars", True)),
     )
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    library.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     return _over_library(files, library, names, convention)
 
 
@@ -128,8 +132,18 @@ def _over_library(
     )
 
 
+def _ranks(files: TokenizerFiles, path: Path) -> Tokenizer:
+    ranks = read_ranks(path)
+    encoding = encoding_of(path, len(ranks))
+    names = files.names(encoding.names)
+    convention = Convention(names=names, before=("bos",) if "bos" in names else ())
+    return _over_library(files, library_of(ranks, encoding), names, convention)
+
+
 def _pieces(files: TokenizerFiles, name: str) -> Tokenizer:
     path = files.folder / name
+    if is_ranks(path):
+        return _ranks(files, path)
     default = "T5Tokenizer" if name == "spiece.model" else "LlamaTokenizer"
     convention = files.convention(PIECES, default, name)
     model = path.read_bytes()
@@ -199,6 +213,7 @@ def _vocab(path: Path) -> dict[str, int]:
 def _writer(folder: Path, *more: str) -> Callable[[Path], None]:
     """Writes the files as they are now, whatever becomes of ``folder`` later."""
     paths = [folder / name for name in dict.fromkeys((*FILES, *more)) if (folder / name).is_file()]
+    paths += folder.glob("*.tiktoken")
     paths += (folder / "additional_chat_templates").glob("*.jinja")
     files = {path.relative_to(folder): path.read_bytes() for path in paths}
 
