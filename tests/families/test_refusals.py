@@ -38,6 +38,22 @@ PARTS = [
 ]  # fmt: skip
 
 
+def gemmas(**encoder: Any) -> dict[str, Any]:
+    small = {"hidden_size": 48, "num_attention_heads": 6, "num_key_value_heads": 3, "num_hidden_layers": 2}
+    return {"model_type": "t5gemma", "decoder": small, "encoder": small | encoder}
+
+
+PARTS += [
+    ("encoder.d_model: 96, and decoder.d_model 48: plait has one", gemmas(hidden_size=96)),
+    ("encoder.norm_eps: 0.1, and decoder.norm_eps 1e-06", gemmas(rms_norm_eps=0.1)),
+    ("encoder.layer_types: they are not the decoder's", gemmas(sliding_window=7)),
+    ("experts", gemmas(num_experts=8)),
+    ("a norm on the decoder's embeddings before positions are added", {"model_type": "blenderbot-small"}),
+    ("attention in windows", {"model_type": "led"}),
+    ("learned prompts", {"model_type": "mvp", "use_prompt": True}),
+]
+
+
 @pytest.mark.parametrize(("part", "config"), PARTS)
 def test_parts_that_are_not_there(part: str, config: dict[str, Any]) -> None:
     refuse(part, **config)

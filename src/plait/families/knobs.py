@@ -52,6 +52,13 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 # Model types whose own name is what says that they ask for a part
 TYPES = {
+    "blenderbot-small": "a norm on the decoder's embeddings before positions are added",
+    "bigbird_pegasus": "attention in blocks with random and global ones",
+    "led": "attention in windows with global tokens",
+    "longt5": "attention in windows with global tokens",
+    "pegasus_x": "attention in windows with global tokens",
+    "prophetnet": "several next tokens predicted at once",
+    "xlm-prophetnet": "several next tokens predicted at once",
     "codegen": "queries, values and keys in four blocks",
     "phimoe": "the router that Phi calls sparsemixer",
     "jetmoe": "a mixture of attention heads",
