@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     )
     from plait.model import Cache, CacheFull, Transformer, initialize, watching
     from plait.presets import PresetError, preset
-    from plait.text import Tokenizer, TokenizerError
+    from plait.text import Tokenizer, TokenizerError, train_tokenizer
 
 __version__ = "0.1.0"
 
@@ -81,6 +81,7 @@ __all__ = [
     "resize",
     "save",
     "stream",
+    "train_tokenizer",
     "watching",
 ]
 

@@ -115,6 +115,31 @@ def test_encode_shows_tokens_as_json(forced: Path, capsys: Capture):
     ]
 
 
+def test_a_vocabulary_is_learnt_and_counted(tmp_path: Path, capsys: Capture):
+    text, folder = tmp_path / "text", tmp_path / "vocabulary"
+    text.write_text("the fox and the dog\n" * 50, encoding="utf-8")
+    command = ["tokenizer", "train", text, "--out", folder, "--vocab-size", 265, "--special", "eos=<|end|>", "--after"]
+    assert output(capsys, *command, "eos") == f"265 ids (byte-bpe)\n{folder}\n"
+    ids = output(capsys, "tokenizer", "encode", folder, "the fox")
+    assert output(capsys, "tokenizer", "decode", folder, *ids.split()) == "the fox<|end|>\n"
+    counted = json.loads(output(capsys, "tokenizer", "cost", folder, text, "--format", "json"))[0]
+    assert (counted["bytes"], counted["words"], counted["lines"]) == (1000, 250, 50)
+    assert counted["tokens/byte"] == counted["tokens"] / 1000 < 0.7
+    assert main([str(word) for word in [*command, "eos"]]) == 1
+    assert "not empty; choose another folder, or say --overwrite" in capsys.readouterr().err
+    (folder / "notes").write_text("mine")
+    output(capsys, *command, "eos", "--overwrite")
+    assert (folder / "notes").read_text() == "mine"
+    for words, complaint in (
+        ([tmp_path / "none", "--out", tmp_path / "x"], "none: No such file"),
+        ([text, "--out", tmp_path / "x", "--special", "eos"], "--special eos: say a role and its token"),
+        ([text, "--out", tmp_path / "x", "--vocab-size", 9], "vocab_size: 9 ids do not hold"),
+        (["--out", tmp_path / "x"], "FILES: say at least one file"),
+    ):
+        assert main([str(word) for word in ["tokenizer", "train", *words]]) == 1
+        assert complaint in capsys.readouterr().err and not (tmp_path / "x").exists()
+
+
 def test_convert_there_and_back(forced: Path, tmp_path: Path, capsys: Capture):
     for destination, dialect, source in (
         (tmp_path / "hf", "hf", forced),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, Parameter
 
 from plait.cli.models import tokenizer_of
-from plait.cli.printing import Format, as_json, reading, table
+from plait.cli.printing import Format, as_json, notice, reading, table
 from plait.cli.reading import everything
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def train(
 
     with whole_folder(out.expanduser(), replaces=FILES) as new:
         tokenizer.save(new)
+    if len(tokenizer) < vocab_size and kind != "bytes":
+        notice(f"--vocab-size: {len(tokenizer)} of {vocab_size} ids; the text has no more to learn from.")
     if format == "json":
         as_json({"folder": str(out), "kind": kind, "ids": len(tokenizer)})
     else:
