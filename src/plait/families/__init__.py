@@ -15,6 +15,7 @@ from plait.families.cohere import COHERE, COHERE2
 from plait.families.distilbert import DISTILBERT
 from plait.families.electra import ELECTRA
 from plait.families.ernie4_5 import ERNIE4_5
+from plait.families.ernie4_5_moe import ERNIE4_5_MOE
 from plait.families.errors import FamilyError
 from plait.families.eurobert import EUROBERT
 from plait.families.exaone import EXAONE, EXAONE4
@@ -24,14 +25,18 @@ from plait.families.family import Family
 from plait.families.fsmt import FSMT
 from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
 from plait.families.glm import GLM, GLM4
+from plait.families.glm_moe import DOTS1, GLM4_MOE
 from plait.families.gpt2 import GPT2
 from plait.families.gpt_bigcode import GPT_BIGCODE
 from plait.families.gpt_neo import GPT_NEO
 from plait.families.gpt_neox import GPT_NEOX
+from plait.families.gpt_oss import GPT_OSS
 from plait.families.gptj import GPTJ
 from plait.families.granite import GRANITE, HYPERCLOVAX
+from plait.families.granite_moe import GRANITEMOE
 from plait.families.helium import HELIUM
 from plait.families.hunyuan import HUNYUAN_DENSE
+from plait.families.hunyuan_moe import HUNYUAN_MOE
 from plait.families.internlm import INTERNLM3
 from plait.families.iquestcoder import IQUESTCODER
 from plait.families.knobs import missing_part
@@ -41,6 +46,7 @@ from plait.families.m2m_100 import M2M_100
 from plait.families.marian import MARIAN
 from plait.families.mbart import BLENDERBOT, MBART, PEGASUS
 from plait.families.ministral import CWM, MINISTRAL
+from plait.families.mixtral import MINIMAX_M2, MIXTRAL
 from plait.families.modernbert import MODERNBERT, MODERNBERT_DECODER
 from plait.families.mpnet import MPNET
 from plait.families.mpt import MPT
@@ -48,6 +54,7 @@ from plait.families.mt5 import MT5, UMT5
 from plait.families.nemotron import JAIS2, NEMOTRON
 from plait.families.nomic_bert import GTE, JINA_EMBEDDINGS_V3, NOMIC_BERT
 from plait.families.olmo import OLMO, OLMO2, OLMO3
+from plait.families.olmoe import OLMOE
 from plait.families.openai_gpt import OPENAI_GPT
 from plait.families.opt import OPT
 from plait.families.persimmon import PERSIMMON
@@ -55,6 +62,7 @@ from plait.families.phi import PHI
 from plait.families.phi3 import PHI3
 from plait.families.plbart import MVP, PLBART
 from plait.families.qwen import QWEN2, QWEN3
+from plait.families.qwen_moe import QWEN2_MOE, QWEN3_MOE
 from plait.families.roberta import CAMEMBERT, PRENORM, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
 from plait.families.seed_oss import SEED_OSS
 from plait.families.smollm3 import SMOLLM3
@@ -63,6 +71,8 @@ from plait.families.starcoder2 import STARCODER2
 from plait.families.t5 import T5
 from plait.families.t5_encoders import MT5_ENCODER, T5_ENCODER, UMT5_ENCODER
 from plait.families.t5gemma import T5GEMMA
+from plait.families.wrapped import Wrapped, wrapped
+from plait.families.wrappers import WRAPPERS
 from plait.words import nearest
 
 FAMILIES: tuple[Family, ...] = (
@@ -147,15 +157,28 @@ FAMILIES: tuple[Family, ...] = (
     PEGASUS,
     M2M_100,
     FSMT,
+    MIXTRAL,
+    QWEN2_MOE,
+    QWEN3_MOE,
+    OLMOE,
+    GRANITEMOE,
+    GPT_OSS,
+    GLM4_MOE,
+    DOTS1,
+    ERNIE4_5_MOE,
+    HUNYUAN_MOE,
+    MINIMAX_M2,
 )
 
 
-def family_for(config: Mapping[str, Any]) -> Family:
+def family_for(config: Mapping[str, Any]) -> Family | Wrapped:
     """The family of a config, by its ``model_type``; ``FamilyError`` says what is missing, or the nearest name."""
     kind, named = config.get("model_type"), set(config.get("architectures") or ())
     if fitting := [family for family in FAMILIES if kind in family.model_types]:
         return next((family for family in fitting if named & {*family.classes}), fitting[0])
-    known = [name for family in FAMILIES for name in family.model_types]
+    if kind in WRAPPERS:
+        return wrapped(kind, WRAPPERS[kind], config, family_for)
+    known = dict.fromkeys(name for family in FAMILIES for name in family.model_types)
     if kind is None:
         raise FamilyError(f"model_type: the config does not say it; plait reads {', '.join(known)}.")
     if part := missing_part(config):
@@ -167,4 +190,4 @@ def family_for(config: Mapping[str, Any]) -> Family:
     raise FamilyError(f"model_type: plait has no family {kind!r}; {hint}")
 
 
-__all__ = ["FAMILIES", "Binding", "Family", "FamilyError", "Layout", "family_for"]
+__all__ = ["FAMILIES", "WRAPPERS", "Binding", "Family", "FamilyError", "Layout", "Wrapped", "family_for"]

@@ -146,7 +146,7 @@ def entries(
     found: dict[str, tuple[Entry, int]] = {}
     for pattern, rule in sorted(weights.items(), key=lambda item: not item[0].endswith((".weight", ".bias"))):
         for parts, weight, d_head in _spelled_out(pattern, rule, architecture):
-            leaves = [""] if pattern.endswith((".weight", ".bias")) else [".weight", ".bias"]
+            leaves = ("",) if pattern.endswith((".weight", ".bias")) else ("", ".weight", ".bias")
             for leaf in leaves:
                 names = tuple(part + leaf for part in parts)
                 if names[0] in shapes and names[0] not in found:
@@ -189,7 +189,9 @@ def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[li
         for i in range(tower.n_layers if "{i}" in pattern else 1):
 
             def spell(text: str, tower: str = tower.name, i: int = i) -> str:
-                return text.replace("{tower}", tower).replace("{i}", str(i))
+                group, inner = divmod(i, a.shared_layers.inner if a.shared_layers else 1)
+                counted = text.replace("{g}", str(group)).replace("{j}", str(inner))
+                return counted.replace("{tower}", tower).replace("{i}", str(i))
 
             ours, theirs = alternatives(spell(pattern)), alternatives(spell(weight.name))
             if len(theirs) == 1:

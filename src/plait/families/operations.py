@@ -37,20 +37,20 @@ class Conversion:
 SAME = Conversion(lambda value, _: value, lambda value, _: value)
 
 
-def words(table: Mapping[str, Any], what: str) -> Conversion:
+def words(table: Mapping[Any, Any], what: str) -> Conversion:
     """Foreign words for our values; where several words mean one value, the first is the one to write."""
 
     def load(word: Any, _: Fields) -> Any:
         if word not in table:
-            raise FamilyError(f"plait has no {what} {word!r}; it has {', '.join(sorted(table))}.")
+            raise FamilyError(f"plait has no {what} {word!r}; it has {', '.join(sorted(map(str, table)))}.")
         return table[word]
 
-    def save(value: Any, _: Fields) -> str:
+    def save(value: Any, _: Fields) -> Any:
         for word, meant in table.items():
             if meant == value:
                 return word
         raise FamilyError(
-            f"there is no word for the {what} {value!r} here; there is one for {', '.join(sorted(table))}."
+            f"there is no word for the {what} {value!r} here; there is one for {', '.join(sorted(map(str, table)))}."
         )
 
     return Conversion(load, save)

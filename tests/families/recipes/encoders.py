@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.families.recipes.base import ENCODER, Recipe
+from tests.families.recipes.base import ENCODER, SMALL, Recipe, without
 
 # Odd names, so that one that is lost shows
 THREE = {"id2label": {"0": "no", "1": "so so", "2": "yes"}, "label2id": {"no": 0, "so so": 1, "yes": 2}}
@@ -27,6 +27,19 @@ def heads(name: str, stem: str, spans: bool = True) -> dict[str, Recipe]:
 
 
 PAD1 = ENCODER | {"pad_token_id": 1}
+MODERN = without(ENCODER, "layer_norm_eps") | {
+    "num_hidden_layers": 4,
+    "norm_eps": 1e-3,
+    "local_attention": 6,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "cls_token_id": 1,
+    "sep_token_id": 2,
+    "rope_parameters": {
+        "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 30.0},
+    },
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "Bert": ENCODER,
     "Ernie": ENCODER | {"type_vocab_size": 3},
@@ -36,6 +49,24 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Camembert": PAD1 | {"type_vocab_size": 1},
     "RobertaPreLayerNorm": PAD1,
     "XLMRobertaXL": PAD1,
+    "DistilBert": {
+        "vocab_size": 61,
+        "dim": 48,
+        "hidden_dim": 44,
+        "n_layers": 3,
+        "n_heads": 6,
+        "max_position_embeddings": 40,
+        "pad_token_id": 0,
+    },
+    "Electra": ENCODER | {"embedding_size": 20, "type_vocab_size": 3},
+    "Albert": ENCODER | {"embedding_size": 20, "bos_token_id": 1, "eos_token_id": 2},
+    "MPNet": PAD1,
+    "ModernBert": MODERN,
+    "ModernBertDecoder": MODERN,
+    "NomicBert": ENCODER,
+    "Gte": PAD1 | {"type_vocab_size": 2},
+    "JinaEmbeddingsV3": PAD1 | {"type_vocab_size": 2},
+    "EuroBert": SMALL | {"mask_token_id": 3},
 }
 
 RECIPES: dict[str, Recipe] = {
@@ -55,4 +86,70 @@ RECIPES: dict[str, Recipe] = {
     **heads("roberta-prelayernorm", "RobertaPreLayerNorm"),
     "xlm-roberta-xl": head("XLMRobertaXL", "ForMaskedLM", hidden_act="relu"),
     **heads("xlm-roberta-xl", "XLMRobertaXL"),
+    "distilbert": head("DistilBert", "ForMaskedLM", activation="relu"),
+    "distilbert-sinusoids": head("DistilBert", "ForMaskedLM", sinusoidal_pos_embds=True),
+    **heads("distilbert", "DistilBert"),
+    "electra": head("Electra", "ForMaskedLM", hidden_act="relu"),
+    "electra-wide": head("Electra", "ForMaskedLM", embedding_size=48),
+    "electra-untied": head("Electra", "ForMaskedLM", tie_word_embeddings=False),
+    "electra-bare": head("Electra", "Model"),
+    "electra-discriminator": head("Electra", "ForPreTraining", hidden_act="relu"),
+    **heads("electra", "Electra"),
+    "albert": head("Albert", "ForMaskedLM"),
+    "albert-groups": head("Albert", "ForMaskedLM", num_hidden_layers=5, num_hidden_groups=3, inner_group_num=2),
+    "albert-pretraining": head("Albert", "ForPreTraining", hidden_act="gelu"),
+    "albert-untied": head("Albert", "ForMaskedLM", tie_word_embeddings=False),
+    **heads("albert", "Albert"),
+    "mpnet": Recipe("MPNetConfig", "MPNetForMaskedLM", SETTINGS["MPNet"] | {"hidden_act": "relu"}, (37,)),
+    "mpnet-pad3": head("MPNet", "ForMaskedLM", pad_token_id=3),
+    **heads("mpnet", "MPNet"),
+    "modernbert": head("ModernBert", "ForMaskedLM", classifier_activation="silu"),
+    "modernbert-biased": head(
+        "ModernBert",
+        "ForMaskedLM",
+        norm_bias=True,
+        attention_bias=True,
+        mlp_bias=True,
+        classifier_bias=True,
+        decoder_bias=False,
+        hidden_activation="relu",
+    ),
+    "modernbert-listed": head(
+        "ModernBert",
+        "ForMaskedLM",
+        layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "modernbert-untied": head("ModernBert", "ForMaskedLM", tie_word_embeddings=False),
+    "modernbert-bare": head("ModernBert", "Model"),
+    "modernbert-mean": head("ModernBert", "ForSequenceClassification", classifier_pooling="mean", **THREE),
+    "modernbert-biased-text": head("ModernBert", "ForSequenceClassification", classifier_bias=True, norm_bias=True),
+    **heads("modernbert", "ModernBert"),
+    "modernbert-decoder": head("ModernBertDecoder", "ForCausalLM", classifier_activation="silu"),
+    "modernbert-decoder-biased": head(
+        "ModernBertDecoder",
+        "ForCausalLM",
+        norm_bias=True,
+        attention_bias=True,
+        mlp_bias=True,
+        classifier_bias=True,
+        decoder_bias=False,
+        tie_word_embeddings=False,
+    ),
+    "nomic_bert": head("NomicBert", "ForMaskedLM"),
+    "nomic_bert-bare": head("NomicBert", "Model", head_dim=10, hidden_act="gelu"),
+    **heads("nomic_bert", "NomicBert", spans=False),
+    "gte": head("Gte", "ForMaskedLM"),
+    "gte-typeless": head("Gte", "ForMaskedLM", type_vocab_size=0),
+    "gte-untied": head("Gte", "ForMaskedLM", tie_word_embeddings=False),
+    "gte-bare": head("Gte", "Model"),
+    **heads("gte", "Gte", spans=False),
+    "jina_embeddings_v3": head("JinaEmbeddingsV3", "ForMaskedLM", hidden_act="relu"),
+    "jina_embeddings_v3-bare": head("JinaEmbeddingsV3", "Model"),
+    **heads("jina_embeddings_v3", "JinaEmbeddingsV3"),
+    "eurobert": head("EuroBert", "ForMaskedLM", tie_word_embeddings=True),
+    "eurobert-biased": head("EuroBert", "ForMaskedLM", attention_bias=True, mlp_bias=True),
+    "eurobert-bare": head("EuroBert", "Model"),
+    "eurobert-mean": head("EuroBert", "ForSequenceClassification", classifier_pooling="mean", **THREE),
+    "eurobert-bos": head("EuroBert", "ForSequenceClassification", classifier_pooling="bos", **THREE),
+    "eurobert-tokens": head("EuroBert", "ForTokenClassification", **THREE),
 }
