@@ -109,6 +109,53 @@ class Session:
             losses += (total - rows[np.arange(len(inputs)), targets]).tolist()
         return losses
 
+    def greedy(self, prompt: list[int], n: int, settings: dict[str, Any]) -> list[int]:
+        """The ``n`` tokens that it thinks likeliest behind ``prompt``, one after the other."""
+        context = self._context(settings, 1, 1)
+        self._read_prompt(context, [prompt])
+        size, batch = self._vocab(llama.llama_get_model(context)), _Batch(1)
+        tokens: list[int] = []
+        for at in range(len(prompt), len(prompt) + n):
+            row = llama.llama_get_logits_ith(context, -1)[:size]
+            tokens.append(max(range(size), key=row.__getitem__))
+            batch.fill([(tokens[-1], at, 0, True)])
+            self._decode(context, batch)
+        return tokens
+
+    def rows(self, tokens: list[int], positions: list[int], settings: dict[str, Any]) -> str:
+        """What it says after the tokens at ``positions``, all read at once; a row for each."""
+        context = self._context(settings, 1, 1)
+        llama.llama_memory_clear(llama.llama_get_memory(context), False)
+        batch = _Batch(len(tokens))
+        batch.fill([(token, at, 0, at in positions) for at, token in enumerate(tokens)])
+        self._decode(context, batch)
+        rows = array("f")
+        for at in positions:
+            rows.extend(llama.llama_get_logits_ith(context, at)[: self._vocab(llama.llama_get_model(context))])
+        return packed(rows)
+
+    def tokens(self, text: str) -> list[int]:
+        """A text's ids, with what goes around it."""
+        vocab, data = llama.llama_model_get_vocab(self._model({})), text.encode()
+        room = len(data) + 8
+        ids = (llama.llama_token * room)()
+        n = llama.llama_tokenize(vocab, data, len(data), ids, room, True, True)
+        return list(ids[:n])
+
+    def vector(self, tokens: list[int]) -> str:
+        """The text's embedding, pooled as the file says, not normalised."""
+        options = llama.llama_context_default_params()
+        options.n_ctx = options.n_batch = options.n_ubatch = BATCH
+        options.embeddings, options.offload_kqv, options.op_offload = True, False, False
+        model = self._model({})
+        context = llama.llama_init_from_model(model, options)
+        batch = _Batch(len(tokens))
+        batch.fill([(token, at, 0, True) for at, token in enumerate(tokens)])
+        self._decode(context, batch)
+        values = array("f", llama.llama_get_embeddings_seq(context, 0)[: llama.llama_model_n_embd(model)])
+        llama.llama_free(context)
+        return packed(values)
+
     def quantise(self, source: str, target: str, type: str, vocabulary: str | None = None) -> None:
         """Write ``source`` again with every matrix as ``type``, those of the vocabulary as ``vocabulary``."""
         options = llama.llama_model_quantize_default_params()
@@ -214,5 +261,5 @@ def versions() -> dict[str, str]:
 
 if __name__ == "__main__":
     session = Session()
-    commands = ("load", "decode", "prefill", "logits", "surprise", "quantise")
+    commands = ("load", "decode", "prefill", "logits", "surprise", "greedy", "rows", "tokens", "vector", "quantise")
     serve({name: getattr(session, name) for name in commands} | {"versions": versions})

@@ -34,6 +34,7 @@ _TENSOR_TYPES = {
     20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
     29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip
+NUMBERS = {name: number for number, name in _TENSOR_TYPES.items()}
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from plait.checkpoint.opening import Found, describe, open_checkpoint
 from plait.checkpoint.pooling import read_sentence_folder
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
+from plait.families import Wrapped
 from plait.model import Transformer, initialize
 
 # Products over weights that lie unaligned in their file take some hundredths longer, and sum in another order: a small
@@ -84,6 +85,8 @@ def load(
     names, equal = weights.names, _comparer(weights)
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
+    if isinstance(found.family, Wrapped):
+        notice(f"{path}: {found.family.said(len(binding.layout.leftovers))}")
     rule = _type_rule(weights, wanted, place, path)
     model, types = build(architecture, binding, weights, rule, torch.device("meta") if lazy else place, path)
     layout = Layout(
@@ -106,7 +109,7 @@ def load(
         tokenizer=found.tokenizer,
         rules=found.rules,
         layout=layout,
-        pooling=found.sentence.pooling if found.sentence else None,
+        pooling=found.pooling,
     )
 
 
@@ -290,5 +293,6 @@ def _beside(found: Found, checkpoint: Checkpoint) -> Checkpoint:
         rules=found.rules,
         sentence=found.sentence,
     )
-    pooling = found.sentence.pooling if found.sentence else None
-    return dataclasses.replace(checkpoint, tokenizer=found.tokenizer, rules=found.rules, layout=layout, pooling=pooling)
+    return dataclasses.replace(
+        checkpoint, tokenizer=found.tokenizer, rules=found.rules, layout=layout, pooling=found.pooling
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, has_weights, open_folder, read_json
 from plait.checkpoint.native import MODEL_TYPE, NATIVE, check_blocks, native_rules
 from plait.checkpoint.notice import CheckpointError
-from plait.checkpoint.pooling import SentenceFolder, read_sentence_folder
+from plait.checkpoint.pooling import SentenceFolder, SentencePooling, pooling_from_gguf, read_sentence_folder
 from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
 from plait.checkpoint.scaled import plain
 from plait.checkpoint.source import TensorSource
@@ -30,6 +30,7 @@ class Found:
     rules: DecodeRules
     generation: Mapping[str, Any] | None = None
     sentence: SentenceFolder | None = None
+    pooling: SentencePooling | None = None
     is_gguf: bool = False
 
 
@@ -70,8 +71,8 @@ def describe(folder: Path, source: TensorSource | None = None, sentence: Sentenc
     generation = read_json(folder / GENERATION_CONFIG) if (folder / GENERATION_CONFIG).exists() else None
     family = None if native else family_for(config)
     config, source = plain(config, source, folder)
-    speller = family.name if family else config.get("family")
-    tokenizer = load_tokenizer(folder, next((f.tokenizer for f in FAMILIES if f.name == speller), None))
+    usual = family or next((f for f in FAMILIES if f.name == config.get("family")), None)
+    tokenizer = load_tokenizer(folder, usual.tokenizer if usual else None)
     if family is None:
         if source is not None:
             check_blocks(config, source)
@@ -86,6 +87,7 @@ def describe(folder: Path, source: TensorSource | None = None, sentence: Sentenc
         rules=rules,
         generation=generation,
         sentence=sentence,
+        pooling=sentence.pooling if sentence else None,
     )
 
 
@@ -102,7 +104,8 @@ def _as_gguf(source: Any) -> Found:
         family=family,
         config={**metadata, **settings},
         source=source,
-        tokenizer=tokenizer_from_gguf(metadata) if "tokenizer.ggml.model" in metadata else None,
+        tokenizer=tokenizer_from_gguf(metadata) if metadata.get("tokenizer.ggml.model", "none") != "none" else None,
         rules=rules_from_gguf(metadata),
+        pooling=pooling_from_gguf(metadata, family.arch),
         is_gguf=True,
     )

@@ -23,6 +23,8 @@ _FLAGS: dict[str, Pooling] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_lasttoken": "last",
 }
+_TYPE, _NORMALIZE, _LENGTH = "pooling_type", "plait.pooling.normalize", "plait.pooling.max_length"  # in GGUF
+_NUMBERS: dict[Pooling, int] = {"mean": 1, "cls": 2, "last": 3}  # llama.cpp's
 _WORDS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
 
 
@@ -88,6 +90,23 @@ def sentence_files(pooling: SentencePooling) -> dict[str, bytes]:
     if pooling.max_length is not None:
         written[_SETTINGS] = {"max_seq_length": pooling.max_length}
     return {name: json.dumps(value, indent=2).encode() for name, value in written.items()}
+
+
+def pooling_from_gguf(metadata: Mapping[str, Any], arch: str) -> SentencePooling | None:
+    """What a GGUF header says; where it does not, vectors get length 1, as llama.cpp's tools make them."""
+    mode = next((mode for mode, number in _NUMBERS.items() if metadata.get(f"{arch}.{_TYPE}") == number), None)
+    if mode is None:
+        return None
+    normalize, length = metadata.get(_NORMALIZE, True), metadata.get(_LENGTH)
+    return SentencePooling(pooling=mode, normalize=bool(normalize), max_length=length)
+
+
+def pooling_to_gguf(pooling: SentencePooling | None, arch: str) -> dict[str, Any]:
+    """The metadata that ``pooling_from_gguf`` reads; what llama.cpp has no keys for stands under plait's own."""
+    if pooling is None:
+        return {}
+    length = {_LENGTH: pooling.max_length} if pooling.max_length is not None else {}
+    return {f"{arch}.{_TYPE}": _NUMBERS[pooling.pooling], _NORMALIZE: pooling.normalize, **length}
 
 
 def _read_modules(path: Path) -> list[dict[str, str]]:

@@ -42,6 +42,11 @@ class Layout:
     rules: DecodeRules = DecodeRules()
     sentence: SentenceFolder | None = None
 
+    def kept(self, name: str, dtype: torch.dtype) -> torch.dtype:
+        """The type to write a parameter of ``dtype`` in: the stored one, unless it was moved to another since."""
+        loaded, stored = self.types.get(name, (dtype, dtype))
+        return stored if self.keeps_types and dtype == loaded else dtype
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:

@@ -1,4 +1,4 @@
-"""A folder that appears whole or not at all, and takes another's place in one step."""
+"""A folder, or a file, that appears whole or not at all, and takes another's place in one step."""
 
 from __future__ import annotations
 
@@ -39,6 +39,22 @@ def whole_folder(target: Path, *, replaces: Collection[str] = ()) -> Iterator[Pa
         _flush_names(target.parent)
     finally:
         shutil.rmtree(new, ignore_errors=True)  # what could not be finished, or the old one
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """A new file beside ``target`` to write; at the end of the block it *is* ``target``, flushed to the disk."""
+    target = target.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.writing-{secrets.token_hex(4)}")
+    try:
+        yield new
+        with new.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(new, target)
+        _flush_names(target.parent)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _carry_over(old: Path, new: Path, replaced: Collection[str]) -> None:

@@ -134,6 +134,15 @@ def rules_from_gguf(metadata: Mapping[str, Any]) -> DecodeRules:
     return DecodeRules(bos=token("bos"), pad=token("padding"), end=_union([(end,) for end in ends if end is not None]))
 
 
+def rules_to_gguf(rules: DecodeRules) -> tuple[dict[str, int], tuple[str, ...]]:
+    """The ids that a GGUF header has keys for, as ``rules_from_gguf`` reads them, and rules that it has none for."""
+    ends = dict(zip(("eos", "eot", "eom"), rules.end, strict=False))
+    ids = {"bos": rules.bos, "padding": rules.pad, **ends}
+    said = {f"tokenizer.ggml.{name}_token_id": id for name, id in ids.items() if id is not None}
+    read = rules_from_gguf(said)
+    return said, tuple(f.name for f in dataclasses.fields(rules) if getattr(rules, f.name) != getattr(read, f.name))
+
+
 def rules_from_dict(data: Mapping[str, Any]) -> DecodeRules:
     """Read ``DecodeRules.to_dict``; ``CheckpointError`` for an unknown name, and a value of the wrong kind."""
     known = {f.name for f in dataclasses.fields(DecodeRules)}

@@ -28,10 +28,12 @@ from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import read_sentence_folder, sentence_files
 from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_folder
+from plait.checkpoint.restating import restated
 from plait.checkpoint.rules import DecodeRules, generation_config
 from plait.checkpoint.safetensors import BLOCKS
 from plait.checkpoint.scaled import ScaledSource
 from plait.checkpoint.shards import write_shards
+from plait.checkpoint.to_gguf import GGUF, save_gguf
 from plait.families.binding import few
 from plait.words import nearest
 
@@ -45,6 +47,7 @@ def save(
     overwrite: bool = False,
     *,
     max_shard_bytes: int = 5 * 10**9,
+    type: str | None = None,
 ) -> Path:
     """Write a checkpoint to ``folder``, whole or not at all; returns the folder.
 
@@ -57,9 +60,11 @@ def save(
         checkpoint: what to write.
         folder: must not exist or be empty, unless ``overwrite``.
         dialect: ``None`` is the family it came from if that can say it, else ``"plait"``, the native dialect, which
-            says anything; ``"hf"`` is its family, or the first that can say it; or a family's name.
+            says anything; ``"hf"`` is its family, or the first that can say it; or a family's name; or ``"gguf"``, one
+            file for llama.cpp (``folder`` is its name, which ends in ``.gguf``).
         overwrite: replace the checkpoint that lies in ``folder``. Files that its own index does not name stay.
         max_shard_bytes: weights beyond this are spread over several files, with an index.
+        type: of the matrices in a GGUF file, ``"F32"``, ``"F16"``, ``"BF16"`` or ``"Q8_0"``; ``None`` as they are.
 
     Raises ``CheckpointError`` for an existing folder, ``FamilyError`` where a dialect cannot say the architecture (it
     names the knob), and what the disk raises; the folder is then as it was.
@@ -67,6 +72,10 @@ def save(
     target = Path(folder).expanduser()
     if max_shard_bytes < 1:
         raise CheckpointError(f"max_shard_bytes: {max_shard_bytes} holds nothing; give a positive number of bytes.")
+    if dialect == GGUF:
+        return save_gguf(checkpoint, target, type, overwrite)
+    if type is not None:
+        raise CheckpointError(f"type: {type!r} is for dialect='gguf'; other dialects keep the types there are.")
     check_target(target, overwrite)
     family, config, same = _dialect(checkpoint, dialect)
     written = _Writing(checkpoint, family, same)
@@ -127,15 +136,18 @@ def _own_files(folder: Path) -> set[str]:
 
 def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str, Any], bool]:
     """The family to write in, its config, and whether the checkpoint came from it, in these names."""
-    from plait.families import FAMILIES, FamilyError
+    from plait.families import FAMILIES, WRAPPERS, FamilyError, family_for
 
     layout, architecture = checkpoint.layout, checkpoint.architecture
     by_name: dict[str, Any] = {NATIVE.name: NATIVE, **{family.name: family for family in FAMILIES}}
+    if layout.family in WRAPPERS and layout.config:
+        by_name[layout.family] = family_for(layout.config)
     origin = layout.family if layout.family in by_name else None
 
     def wrote(name: str) -> tuple[Any, dict[str, Any], bool]:
         own = name == layout.family and not layout.gguf
-        config = by_name[name].config(architecture, layout.config if own else None)
+        said = restated(architecture, by_name[name]).architecture
+        config = by_name[name].config(said, layout.config if own else None)
         return by_name[name], dict(config), own
 
     if dialect is None:
@@ -150,9 +162,9 @@ def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str
             return wrote(hint)
         return _first_that_can(architecture, [family.name for family in FAMILIES], wrote)
     if dialect not in by_name:
-        near = nearest(dialect, by_name)
+        near = nearest(dialect, [HF, GGUF, *by_name])
         hint = f" Did you mean {near!r}?" if near else ""
-        raise CheckpointError(f"dialect: {dialect!r} is not 'hf' or one of {', '.join(by_name)}.{hint}")
+        raise CheckpointError(f"dialect: {dialect!r} is not 'hf', 'gguf' or one of {', '.join(by_name)}.{hint}")
     return wrote(dialect)
 
 
@@ -178,6 +190,7 @@ class _Writing:
 
     def __post_init__(self) -> None:
         self.weights = self.checkpoint.weights()
+        self.said = restated(self.checkpoint.architecture, self.family)
 
     @property
     def layout(self) -> Layout:
@@ -212,15 +225,14 @@ class _Writing:
         return {name: blocks for name, blocks in found.items() if blocks is not None}
 
     def _exported(self) -> Iterator[tuple[str, Tensor]]:
-        return self.family.export(self.checkpoint.architecture, self.get, self.layout.binding if self.same else None)
+        return self.family.export(self.said.architecture, self.get, self.layout.binding if self.same else None)
 
     def get(self, name: str) -> Tensor:
         """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
         if name in self.blocks:
             return self.blocks[name].data
         value = self.weights.read(name)
-        loaded, stored = self.layout.types.get(name, (value.dtype, value.dtype))
-        return value.to(stored) if self.layout.keeps_types and value.dtype == loaded else value
+        return self.said.apply(name, value.to(self.layout.kept(name, value.dtype)))
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Everything to write: parameters, their duplicates, and what came along unused."""

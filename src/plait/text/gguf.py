@@ -1,4 +1,4 @@
-"""The tokenizer inside a GGUF file, from its metadata: byte-level BPE ("gpt2") or sentencepiece ("llama").
+"""The tokenizer in a GGUF file's metadata: byte-level BPE ("gpt2"), sentencepiece ("llama"), WordPiece ("bert").
 
 The ``tokenizer.*`` keys are those of the GGUF specification (ggml, docs/gguf.md).
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, processors
+from tokenizers import Tokenizer as Library
 
 from plait.text.byte_level import PRE_TOKENIZERS, byte_level
 from plait.text.chat_template import ChatTemplate
@@ -20,8 +21,9 @@ from plait.text.pieces import PieceSegmenter
 from plait.text.spelling import byte_of
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, bpe_model
+from plait.text.word_piece import CONTINUES, word_piece
 
-_NAMED = {
+NAMED = {
     "bos": "bos_token_id",
     "eos": "eos_token_id",
     "pad": "padding_token_id",
@@ -52,7 +54,7 @@ class _Metadata:
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
         self.tokens: list[str] = list(self.get("tokens"))
-        self.named = {role: int(id) for role, key in _NAMED.items() if (id := self.get(key)) is not None}
+        self.named = {role: int(id) for role, key in NAMED.items() if (id := self.get(key)) is not None}
         for role, id in self.named.items():
             if not 0 <= id < len(self.tokens):
                 raise TokenizerError(f"GGUF: the {role} id {id} is outside the vocabulary of {len(self.tokens)} ids.")
@@ -75,6 +77,14 @@ class _Metadata:
             for token, type in zip(self.tokens, self.types, strict=True)
             if type == PieceType.CONTROL
             or (type == PieceType.USER_DEFINED and template is not None and template.controls(token))
+        ]
+
+    def added(self) -> list[AddedToken]:
+        """The tokens that are found in a text before it is cut."""
+        return [
+            AddedToken(token, special=type == PieceType.CONTROL, normalized=False)
+            for token, type in zip(self.tokens, self.types, strict=True)
+            if type in (PieceType.CONTROL, PieceType.USER_DEFINED) and token
         ]
 
     def around(self, bos: bool, eos: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -112,18 +122,41 @@ def _byte_level(metadata: _Metadata) -> Tokenizer:
             f"GGUF: tokenizer.ggml.pre is {name!r}, a way to cut text that plait does not have; it has "
             f"{', '.join(PRE_TOKENIZERS)}."
         )
-    added = [
-        AddedToken(token, special=type == PieceType.CONTROL, normalized=False)
-        for token, type in zip(metadata.tokens, metadata.types, strict=True)
-        if type in (PieceType.CONTROL, PieceType.USER_DEFINED) and token
-    ]
     vocab = {token: id for id, token in enumerate(metadata.tokens)}
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in metadata.get("merges", ()))]
     pre = PRE_TOKENIZERS[name]
     space = bool(metadata.get("add_space_prefix", False))
-    library = byte_level(vocab, merges, pre, added=added, add_prefix_space=space)
-    prefix, suffix = metadata.around(bos=pre.whole_words, eos=False)
+    library = byte_level(vocab, merges, pre, added=metadata.added(), add_prefix_space=space)
+    return _over_library(metadata, library, *metadata.around(bos=pre.whole_words, eos=False))
 
+
+def _word_piece(metadata: _Metadata) -> Tokenizer:
+    named = metadata.named
+    if "bos" in named:  # llama.cpp's word for [CLS]
+        named = {"cls": named["bos"], **named}
+    metadata.named = named = {role: id for role, id in named.items() if role not in ("bos", "eos")}
+    lacking = [role for role in ("cls", "sep", "unk") if role not in named]
+    if lacking:
+        raise TokenizerError(f"GGUF: a 'bert' tokenizer needs tokenizer.ggml.{NAMED[lacking[0]]}.")
+    vocab = {word_piece_of(token): id for id, token in enumerate(metadata.tokens)}
+    library = word_piece(
+        vocab,
+        unknown=metadata.tokens[named["unk"]],
+        lowercase=bool(metadata.get("normalizer.lowercase", True)),
+        strip_accents=metadata.get("normalizer.strip_accents"),
+    )
+    library.add_tokens(metadata.added())
+    return _over_library(metadata, library, (named["cls"],), (named["sep"],))
+
+
+def word_piece_of(token: str) -> str:
+    """GGUF marks the pieces that begin a word, by ▁, where WordPiece marks those that go on with one."""
+    if token.startswith("[") and token.endswith("]"):
+        return token
+    return token.removeprefix("▁") if token.startswith("▁") else CONTINUES + token
+
+
+def _over_library(metadata: _Metadata, library: Library, prefix: tuple[int, ...], suffix: tuple[int, ...]) -> Tokenizer:
     def write(folder: Path) -> None:
         if prefix or suffix:
             names = {str(metadata.tokens[id]): id for id in (*prefix, *suffix)}
@@ -174,4 +207,4 @@ def _write_config(folder: Path, config: Mapping[str, Any]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-_KINDS = {"gpt2": _byte_level, "llama": _sentencepiece}
+_KINDS = {"gpt2": _byte_level, "llama": _sentencepiece, "bert": _word_piece}

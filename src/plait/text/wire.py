@@ -57,6 +57,18 @@ def retyped(model: bytes, names: Collection[str], type: int) -> bytes:
     return b"".join(changed)
 
 
+def is_bpe(model: bytes) -> bool:
+    """Whether the model merges neighbours by score, and is no unigram."""
+    trainers = [(body, end) for number, _, body, end in _fields(model) if number == _TRAINER]
+    said = [
+        _read_varint(model, first)[0]
+        for body, end in trainers
+        for number, _, first, _ in _fields(model, body, end)
+        if number == _MODEL_TYPE
+    ]
+    return said[-1:] == [_BPE]
+
+
 def pieces_of_type(model: bytes, type: int) -> list[str]:
     """The pieces of a type."""
     pieces = (_piece(model, body, end) for number, _, body, end in _fields(model) if number == _PIECES)
