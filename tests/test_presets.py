@@ -26,6 +26,16 @@ PUBLISHED = {
     "gpt2-large": 774_030_080,
     "gpt2-xl": 1_557_611_200,
     "pythia-70m": 70_426_624,
+    "openai-gpt": 116_534_784,
+    "gpt-neo-125m": 125_198_592,
+    "gpt-j-6b": 6_050_882_784,
+    "opt-125m": 125_239_296,
+    "bloom-560m": 559_214_592,
+    "mpt-7b": 6_649_286_656,
+    "falcon-7b": 6_921_720_704,
+    "phi-2": 2_779_683_840,
+    "stablelm-2-1.6b": 1_644_515_328,
+    "starcoder2-3b": 3_030_371_328,
     "llama-7b": 6_738_415_616,
     "llama-2-7b": 6_738_415_616,
     "llama-2-13b": 13_015_864_320,
@@ -44,6 +54,23 @@ PUBLISHED = {
     "gemma-2-2b": 2_614_341_888,
     "gemma-3-270m": 268_098_176,
     "gemma-3-1b": 999_885_952,
+    "phi-3-mini": 3_821_079_552,
+    "phi-4": 14_659_507_200,
+    "ministral-8b": 8_019_808_256,
+    "olmo-1b": 1_176_764_416,
+    "olmo-2-7b": 7_298_617_344,
+    "olmo-3-7b": 7_298_011_136,
+    "exaone-3.5-2.4b": 2_405_327_360,
+    "exaone-4-1.2b": 1_279_391_488,
+    "command-r": 34_980_831_232,
+    "command-r7b": 8_028_033_024,
+    "granite-3-2b": 2_533_531_648,
+    "smollm3-3b": 3_075_098_624,
+    "glm-4-9b": 9_400_279_040,
+    "ernie-4.5-0.3b": 360_748_032,
+    "seed-oss-36b": 36_151_104_512,
+    "internlm3-8b": 8_804_241_408,
+    "cwm-32b": 32_581_097_472,
 }
 
 # What other counts leave out or add, named: (their count, what ours has besides).
@@ -98,7 +125,62 @@ def twin(d, layers, heads, ff):
     return {"d_model": d, **stacks}
 
 
+OPT_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "ffn_dim")
+
+# The class's name in the reference, its ending, and the settings of the published config.json that matter
+CLASSIC = {
+    "openai-gpt": ("OpenAIGPT", "LMHeadModel", {"afn": "gelu", "n_positions": 512, "vocab_size": 40478}),
+    "gpt-neo-125m": (
+        "GPTNeo",
+        "ForCausalLM",
+        {"vocab_size": 50257, "hidden_size": 768, "num_layers": 12, "num_heads": 12, "window_size": 256}
+        | {"attention_types": [[["global", "local"], 6]], "max_position_embeddings": 2048},
+    ),
+    "gpt-j-6b": ("GPTJ", "ForCausalLM", {"vocab_size": 50400, "n_positions": 2048, "rotary_dim": 64}
+                 | {"n_embd": 4096, "n_layer": 28, "n_head": 16, "tie_word_embeddings": False}),
+    "opt-125m": (
+        "OPT",
+        "ForCausalLM",
+        {"vocab_size": 50272, **sizes(768, 12, 12, 3072, OPT_SIZES), "max_position_embeddings": 2048}
+        | {"do_layer_norm_before": True, "activation_function": "relu", "word_embed_proj_dim": 768},
+    ),
+    "bloom-560m": ("Bloom", "ForCausalLM", {"vocab_size": 250880, "hidden_size": 1024, "n_layer": 24, "n_head": 16}),
+    "mpt-7b": (
+        "Mpt",
+        "ForCausalLM",
+        {"vocab_size": 50432, "d_model": 4096, "n_layers": 32, "n_heads": 32, "max_seq_len": 2048}
+        | {"expansion_ratio": 4, "no_bias": True, "attn_config": {"alibi": True, "clip_qkv": None}},
+    ),
+    "falcon-7b": (
+        "Falcon",
+        "ForCausalLM",
+        {"vocab_size": 65024, "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71}
+        | {"multi_query": True, "parallel_attn": True, "alibi": False, "bias": False},
+    ),
+    "phi-2": (
+        "Phi",
+        "ForCausalLM",
+        {**sizes(2560, 32, 32, 10240), "vocab_size": 51200, "max_position_embeddings": 2048}
+        | {"partial_rotary_factor": 0.4, "rope_theta": 10000.0, "hidden_act": "gelu_new", "qk_layernorm": False},
+    ),
+    "stablelm-2-1.6b": (
+        "StableLm",
+        "ForCausalLM",
+        {**sizes(2048, 24, 32, 5632), "vocab_size": 100352, "num_key_value_heads": 32, "use_qkv_bias": True}
+        | {"partial_rotary_factor": 0.25, "rope_theta": 10000, "max_position_embeddings": 4096},
+    ),
+    "starcoder2-3b": (
+        "Starcoder2",
+        "ForCausalLM",
+        {**sizes(3072, 30, 24, 12288), "vocab_size": 49152, "num_key_value_heads": 2, "sliding_window": 4096}
+        | {"rope_theta": 999999.4420358813, "max_position_embeddings": 16384, "use_bias": True},
+    ),
+}  # fmt: skip
+# Where the type is not the class's name in lower case
+TYPES = {"openai-gpt": "openai-gpt", "gpt-neo-125m": "gpt_neo"}
+
 REFERENCE = {
+    **{name: (f"{cls}Config", cls + ending, settings) for name, (cls, ending, settings) in CLASSIC.items()},
     "bert-large": ("BertConfig", "BertForMaskedLM", sizes(1024, 24, 16, 4096)),
     "roberta-base": (
         "RobertaConfig",
@@ -228,6 +310,7 @@ BERT = {
 
 # The settings of the published config.json that matter, in their own spelling.
 CONFIGS = {
+    **{n: {"model_type": TYPES.get(n, cls.lower()), **settings} for n, (cls, _, settings) in CLASSIC.items()},
     "marian-en-de": {
         "model_type": "marian",
         "vocab_size": 58101,
@@ -292,6 +375,61 @@ CONFIGS = {
     ),
     "gemma-3-270m": gemma3(640, 18, 2048),
     "gemma-3-1b": gemma3(1152, 26, 6912),
+    "phi-3-mini": llama(
+        3072, 32, 32, 32, 8192, 32064, 4096, kind="phi3", sliding_window=2047, original_max_position_embeddings=4096
+    ),
+    "phi-4": llama(5120, 40, 40, 10, 17920, 100352, 16384, theta=250000, kind="phi3", sliding_window=None),
+    "ministral-8b": llama(
+        4096, 36, 32, 8, 12288, 131072, 32768, theta=1e8, kind="mistral", head_dim=128, sliding_window=32768
+    ),
+    "olmo-1b": llama(2048, 16, 16, 16, 8192, 50304, 2048, kind="olmo", tied=True, clip_qkv=None),
+    "olmo-2-7b": llama(4096, 32, 32, 32, 11008, 100352, 4096, theta=500000, eps=1e-6, kind="olmo2"),
+    "olmo-3-7b": llama(
+        4096, 32, 32, 32, 11008, 100278, 65536, theta=500000, eps=1e-6, kind="olmo3", sliding_window=4096,
+        rope_scaling={"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192, "beta_fast": 32.0,
+                      "beta_slow": 1.0, "attention_factor": 1.2079441541679836},
+    ),
+    "exaone-3.5-2.4b": {
+        "model_type": "exaone", "activation_function": "silu", "hidden_size": 2560, "num_layers": 30, "head_dim": 80,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 7168, "vocab_size": 102400,
+        "max_position_embeddings": 32768, "layer_norm_epsilon": 1e-5, "rope_theta": 1000000, **llama3(8.0),
+        "tie_word_embeddings": True,
+    },
+    "exaone-4-1.2b": llama(
+        2048, 30, 32, 8, 4096, 102400, 65536, theta=1000000, kind="exaone4", tied=True, head_dim=64,
+        layer_types=["full_attention"] * 30, sliding_window=None, sliding_window_pattern=None, **llama3(16.0),
+    ),
+    "command-r": llama(8192, 40, 64, 64, 22528, 256000, 8192, theta=8e6, kind="cohere", tied=True, logit_scale=0.0625),
+    "command-r7b": llama(
+        4096, 32, 32, 8, 14336, 256000, 8192, theta=50000, kind="cohere2", tied=True, logit_scale=0.25,
+        sliding_window=4096, sliding_window_pattern=4, layer_norm_eps=1e-5,
+    ),
+    "granite-3-2b": llama(
+        2048, 40, 32, 8, 8192, 49155, 4096, kind="granite", tied=True, attention_multiplier=0.015625,
+        embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=8.0,
+    ),
+    "smollm3-3b": llama(
+        2048, 36, 16, 4, 11008, 128256, 65536, theta=5000000.0, eps=1e-6, kind="smollm3", tied=True,
+        no_rope_layers=[1, 1, 1, 0] * 9, use_sliding_window=False,
+    ),
+    "glm-4-9b": llama(
+        4096, 40, 32, 2, 13696, 151552, 32768, kind="glm4", head_dim=128, partial_rotary_factor=0.5, attention_bias=True
+    ),
+    "ernie-4.5-0.3b": llama(
+        1024, 18, 16, 2, 3072, 103424, 131072, theta=500000.0, kind="ernie4_5", tied=True, head_dim=128, use_bias=False
+    ),
+    "seed-oss-36b": llama(
+        5120, 64, 80, 8, 27648, 155136, 524288, theta=1e7, eps=1e-6, kind="seed_oss", head_dim=128,
+        attention_bias=True, attention_out_bias=False, mlp_bias=False,
+    ),
+    "internlm3-8b": llama(
+        4096, 48, 32, 2, 10240, 128512, 32768, theta=50000000, kind="internlm3", head_dim=128, qkv_bias=False,
+        bias=False, rope_scaling={"rope_type": "dynamic", "factor": 6.0},
+    ),
+    "cwm-32b": llama(
+        6144, 64, 48, 8, 21504, 128256, 131072, theta=1000000.0, kind="cwm", head_dim=128, sliding_window=8192,
+        **llama3(16.0),
+    ),
 }  # fmt: skip
 
 
@@ -301,6 +439,26 @@ def test_a_preset_is_what_its_published_config_reads_to(name):
 
     read = family_for(CONFIGS[name]).architecture(CONFIGS[name])
     assert read.difference(preset(name)) == {}
+
+
+LLAMAS = [name for name in CONFIGS if CONFIGS[name]["model_type"] in (
+    "phi3", "olmo", "olmo2", "olmo3", "exaone", "exaone4", "cohere", "cohere2", "granite", "smollm3", "glm4",
+    "ernie4_5", "seed_oss", "internlm3", "cwm",
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LLAMAS)
+def test_the_reference_library_counts_the_published_config(name, reference):
+    """Its own class, built from the published settings, has as many parameters."""
+    import torch
+
+    from plait.families import family_for
+
+    settings = {key: value for key, value in CONFIGS[name].items() if key != "model_type"}
+    config = reference.AutoConfig.for_model(CONFIGS[name]["model_type"], **settings)
+    model = getattr(reference, family_for(CONFIGS[name]).classes[0])
+    with torch.device("meta"):
+        assert model(config).num_parameters() == PUBLISHED[name]
 
 
 def test_all_that_have_a_config_are_read():

@@ -13,8 +13,8 @@ def _rope(reading: Reading) -> Rope:
     return Rope(dim=None if dim == reading.d_head else dim, interleaved=True)
 
 
-def _spell(rope: Rope, fields: Fields) -> dict[str, Any]:
-    return {"rotary_dim": rope.dim or fields["d_head"]}
+def _spell(rope: Rope | None, fields: Fields) -> dict[str, Any]:
+    return {"rotary_dim": rope.dim or fields["d_head"]} if rope else {}
 
 
 GPTJ = GPT2.relative(
