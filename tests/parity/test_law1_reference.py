@@ -1,126 +1,36 @@
 """Law 1: logits equal the reference library's, in float32 and float64, padded or not, and so do 12 greedy tokens.
 
-One body for every family. What is compared in float64 is the reference with its float32 islands (norms, softmax,
-rotations) lifted to float64; tables that both compute in float32 are left so.
+One body for every family.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-import plait
-from plait.architecture import Architecture
-from plait.families import FAMILIES
-from tests.families.making import answer, build
-from tests.families.recipes import RECIPES
-from tests.models import far
+from tests.parity.comparing import CASES, distances, greedy
 
-CASES = [(name, length) for name, recipe in RECIPES.items() for length in recipe.lengths]
 cases = pytest.mark.parametrize(("name", "length"), CASES, ids=[f"{name}-{length}" for name, length in CASES])
 
-# Frequencies that depend on length are recomputed in every pass, by us always in float32: see NEAR64.
+# Frequencies that depend on length are recomputed in every pass, by us always in float32
 BY_LENGTH = ("dynamic", "longrope")
-NEW = 12
-T5_LINE = ("t5", "mt5", "umt5")
-ENCODERS = {name for family in FAMILIES if family.head == "masked" for name in family.model_types}
-
-
-class Exact64(TorchFunctionMode):
-    """Whoever asks for float32 gets float64."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        wide = {torch.float32: torch.float64}
-        lift = lambda value: wide.get(value, value) if isinstance(value, torch.dtype) else value  # noqa: E731
-        if func is torch.Tensor.float:
-            func = torch.Tensor.double
-        if func is torch.full and isinstance(args[1], float):  # XGLM: float64's least number, in no type of its own
-            kwargs = {"dtype": torch.float64, **(kwargs or {})}
-        return func(*map(lift, args), **{name: lift(value) for name, value in (kwargs or {}).items()})
-
-
-def inputs(architecture: Architecture, length: int, rows: int = 2) -> tuple[Tensor, dict[str, Tensor], dict[str, Any]]:
-    """Tokens without padding ids, and what a model takes besides: ours, and the reference's names for it."""
-    generator = torch.Generator().manual_seed(length)
-    tokens = torch.randint(4, architecture.vocab_size, (rows, length), generator=generator)
-    if architecture.kind == "encoder-decoder":
-        source = torch.randint(4, architecture.source_vocab_size, (rows, 9), generator=generator)
-        theirs = {"input_ids": source, "decoder_input_ids": tokens, "use_cache": False}  # FSMT's cache masks nothing
-        return tokens, {"source": source}, theirs
-    if architecture.token_types > 1:
-        types = torch.randint(0, 2, (rows, length), generator=generator)
-        return tokens, {"token_types": types}, {"input_ids": tokens, "token_type_ids": types}
-    return tokens, {}, {"input_ids": tokens}
-
-
-def lift_tables(model: Any) -> None:
-    """Fairseq's sinusoids, whose angles were float32 when the model was made: as ours, rounded at the end alone."""
-    for module in model.modules():
-        if hasattr(module, "get_embedding"):
-            table = module.weights if hasattr(module, "weights") else module.weight
-            with Exact64():
-                exact = module.get_embedding(*table.shape, module.padding_idx)
-            table.data = exact.float().to(table.dtype)
 
 
 @cases
 def test_law1_logits_equal_the_references(name: str, length: int, reference: ModuleType, tmp_path: Path) -> None:
-    recipe = RECIPES[name]
-    theirs = build(reference, recipe)
-    theirs.save_pretrained(tmp_path)
-    checkpoint = plait.load(tmp_path)
-    tokens, extra, names = inputs(checkpoint.architecture, length)
-    with torch.no_grad():
-        mine = checkpoint.model(tokens, **extra)
-        assert far(mine, answer(theirs, names)) < 1e-4
-
-        double = checkpoint.model.double()
-        whole = double(tokens, **extra)
-        theirs = theirs.double()
-        lift_tables(theirs)
-        with Exact64():
-            exact = answer(theirs, names)
-        near = 1e-5 if any(kind in name for kind in BY_LENGTH) else 1e-9
-        assert far(whole, exact) < near
-
-        pads = 3
-        filler = tokens[:, :pads]
-        for side in ("left", "right"):
-            ends = (filler, tokens) if side == "left" else (tokens, filler)
-            real = torch.ones_like(tokens, dtype=torch.bool)
-            mask = torch.cat([torch.zeros_like(real[:, :pads]) if e is filler else real for e in ends], 1)
-            more = {
-                k: v if k == "source" else torch.cat((v[:, :pads], v) if side == "left" else (v, v[:, :pads]), 1)
-                for k, v in extra.items()
-            }
-            padded = double(torch.cat(ends, 1), mask=mask, **more)
-            assert far(padded[mask].view_as(whole) if whole.ndim == 3 else padded, exact) < near
+    far = distances(name, length, reference, tmp_path)
+    near = 1e-5 if any(kind in name for kind in BY_LENGTH) else 1e-9
+    assert far.single < 1e-4 and far.double < near and far.padded < near
 
 
 @cases
 def test_law1_twelve_greedy_tokens_equal_the_references(
     name: str, length: int, reference: ModuleType, tmp_path: Path
 ) -> None:
-    recipe = RECIPES[name]
-    theirs = build(reference, recipe)
-    if not theirs.can_generate() or theirs.config.model_type in ENCODERS:
-        pytest.skip("a model without a language head says no tokens")
-    original = recipe.settings.get("rope_parameters", {}).get("original_max_position_embeddings", 16)
-    if "dynamic" in name and length + NEW > original or "longrope" in name and length <= original < length + NEW:
-        pytest.skip("the reference turns a key by the length it was read at; here a row's length is declared once")
-    theirs.generation_config.eos_token_id = theirs.config.eos_token_id = None
-    theirs.save_pretrained(tmp_path)
-    checkpoint = plait.load(tmp_path)
-    tokens, extra, _ = inputs(checkpoint.architecture, length, rows=1)
-    prompt = extra.get("source", tokens)
-    settings = {"do_sample": False, "num_beams": 1, "max_new_tokens": NEW}
-    settings["use_cache"] = theirs.config.model_type not in T5_LINE  # whose cache is as deep as the encoder
-    expected = theirs.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)[0]
-    result = plait.generate(checkpoint, prompt[0].tolist(), max_new_tokens=NEW, temperature=0, ignore_end=True, beams=1)
-    assert result.tokens == expected[-NEW:].tolist()
+    found = greedy(name, length, reference, tmp_path)
+    if isinstance(found, str):
+        pytest.skip(found)
+    expected, ours = found
+    assert ours == expected
