@@ -18,7 +18,7 @@ import torch
 
 import plait
 import plait.families
-from plait.families import FAMILIES, Family
+from plait.families import FAMILIES, Family, family_for
 from tests.families.recipes import RECIPES
 from tests.parity.comparing import distances, greedy, stored
 
@@ -41,14 +41,14 @@ class Row:
 
 
 def homes() -> dict[str, Path]:
-    """The file of each family's table: of those that know it, the one that writes its name."""
+    """The file of each family's table: of those that know it, the one that names its class."""
     found: dict[str, Path] = {}
     for info in pkgutil.iter_modules(plait.families.__path__):
         module = importlib.import_module(f"plait.families.{info.name}")
         path = Path(str(module.__file__))
         source = path.read_text("utf-8")
         for value in vars(module).values():
-            if isinstance(value, Family) and f'"{value.name}"' in source:
+            if isinstance(value, Family) and f'"{value.classes[1]}"' in source:
                 found.setdefault(value.name, path)
     return found
 
@@ -67,10 +67,10 @@ def known(family: Family, places: dict[str, Path]) -> tuple[str, str, str, int]:
 
 def measured(reference: ModuleType) -> Iterator[tuple[str, Row]]:
     """One recipe after the other, by the family's name."""
-    by_type = {name: family.name for family in FAMILIES for name in family.model_types}
     for i, (name, recipe) in enumerate(RECIPES.items(), 1):
         print(f"\r{i} of {len(RECIPES)}: {name:40}", end="", file=sys.stderr)
-        family = by_type[getattr(reference, recipe.config).model_type]
+        kind = getattr(reference, recipe.config).model_type
+        family = family_for({"model_type": kind, "architectures": [recipe.model]}).name
         row = Row(recipes=1)
         for length in recipe.lengths:
             with tempfile.TemporaryDirectory() as folder:
