@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError, Classification
-from plait.families.binding import Binding, Entry, Rule, entries, few, outside_layers, repeated, tie
+from plait.families.binding import Binding, Entry, Rule, alternatives, entries, few, outside_layers, repeated, tie
 from plait.families.errors import FamilyError
 from plait.families.heads import (
     HEAD_FIELDS,
@@ -51,8 +51,10 @@ class Family:
     that published files have there.
     ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where it is not about the head alone.
     ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
-    ``older``: endings that older files spell differently.
+    ``older``: endings that older files spell differently. ``others``: stored names, under any of the prefixes, and
+    what they are in files that have names of another kind.
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
+    ``further``: what a layer behind the last holds if it predicts further tokens; such layers are kept aside too.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
     ``ids``: what the class assumes where neither JSON file has the key (``"eos_token_id"``).
@@ -73,7 +75,9 @@ class Family:
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     live: frozenset[str] = frozenset()
     older: Mapping[str, str] = field(default_factory=dict[str, str])
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
     leftovers: tuple[str, ...] = ()
+    further: str = ""
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
@@ -115,6 +119,7 @@ class Family:
                 heads={},
                 tied=False,
                 aliases={n: meant for n, meant in self.aliases.items() if not meant.startswith("head.")},
+                leftovers=(*self.leftovers, *map(re.escape, self.head_tensors)),  # tuned from a model with that head
             )
             for ending, head in self.heads.items()
         }
@@ -175,7 +180,9 @@ class Family:
         return architecture
 
     def _spelling(self, names: Collection[str]) -> Spelling:
-        return Spelling.of(names, (self.prefix, *self.prefixes), self.older)
+        pairs = [zip(alternatives(usual), alternatives(other), strict=True) for usual, other in self.others.items()]
+        others = {usual: other for pair in pairs for usual, other in pair}
+        return Spelling.of(names, (self.prefix, *self.prefixes), self.older, others)
 
     def _usual(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {self.synonyms.get(key, key): value for key, value in config.items()}
@@ -202,13 +209,22 @@ class Family:
         """From the class named in the config; where none is, from the tensors."""
         if isinstance(self.head, ClassHead):
             return True
+        if self.classes[0] == self.classes[1]:  # a bare encoder
+            return False
         told = head_by_class(config, "n_encoder_layers" in self.settings, self._class_names)
         if told is not None:
-            return told
+            return told and not self._holds_bare_encoder(spelling)
         if spelling is None or spelling.find(*self.head_tensors):
             return True
         flag = tie_flag(config)
         return self.head == "language" and bool(spelling.prefix or (self.tied if flag is None else flag))
+
+    def _holds_bare_encoder(self, spelling: Spelling | None) -> bool:
+        """Whether a file has neither the prefix nor any tensor of a head: sentence-transformers leaves the config of
+        the model with a head beside such a file."""
+        if self.head != "masked" or spelling is None or spelling.prefix:
+            return False
+        return spelling.find(*self.head_tensors) is None
 
     def _is_tied(self, config: Mapping[str, Any], spelling: Spelling | None, equal: Equal | None) -> bool:
         heads, tables = self.places["head.output.weight"], self.places["embedding.tokens.weight"]
@@ -272,6 +288,8 @@ class Family:
 
     def _read_back(self, config: Mapping[str, Any], architecture: Architecture) -> Architecture:
         names = {stored for entry, _ in self._entries(architecture).values() for stored in entry.stored}
+        if architecture.head is None:
+            names = {name.removeprefix(self.prefix) for name in names}
         return self.architecture(config, names, lambda first, second: False)
 
     # Weights
@@ -291,7 +309,7 @@ class Family:
 
     @cached_property
     def _heads_tensors(self) -> frozenset[str]:
-        """Those of all its heads, without prefix: what a class without them may leave unread."""
+        """Those of all its heads, without prefix: what the bare class may leave unread."""
         every = self.head_tensors.union(*(family.head_tensors for family in self._classifying.values()))
         return frozenset(name.removeprefix(self.prefix) for name in every)
 
@@ -313,11 +331,14 @@ class Family:
         if architecture.tied:
             aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
         binding, dead = tie(self._entries(architecture), aliases, spelling, self.live, equal)
-        known = dead if architecture.head in ("language", "masked") else dead | self._heads_tensors
+        known = dead if architecture.head else dead | self._heads_tensors
+        further = self._further(architecture, spelling)
         strange = [
             name
             for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
-            if bare not in known and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
+            if bare not in known
+            and not bare.startswith(further)
+            and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
         ]
         if strange:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
@@ -333,6 +354,12 @@ class Family:
             ),
             None,
         )
+
+    def _further(self, architecture: Architecture, spelling: Spelling) -> tuple[str, ...]:
+        """How the names of layers begin that predict further tokens."""
+        n_layers = architecture.n_decoder_layers
+        starts = [f"layers.{i}." for i in range(n_layers, n_layers + 8)] if self.further else []
+        return tuple(start for start in starts if spelling.find(self.prefix + start + self.further))
 
     def _twice(self, architecture: Architecture) -> dict[str, str]:
         """What a new file repeats: untied, a class that ties by default looks for every tensor by its own name."""

@@ -57,8 +57,7 @@ class ClassHead:
             return Classification(labels=self.labels or count(reading.config), pooling=pooled, norm=self.norm)
 
         def save(head: Any, fields: Fields) -> dict[str, Any]:
-            told = isinstance(pooling, Setting) and isinstance(head, Classification)
-            return pooling.save(head.pooling, fields) if told else {}
+            return pooling.save(head.pooling, fields) if isinstance(pooling, Setting) else {}
 
         return Setting(pooling.keys if isinstance(pooling, Setting) else (), load, save)
 

@@ -112,6 +112,7 @@ INERT = frozenset(
     unsloth_fixed quantization_status n_ctx n_positions n_special predict_special_tokens directionality
     bos_token_id eos_token_id pad_token_id decoder_start_token_id forced_bos_token_id forced_eos_token_id
     bad_words_ids suppress_tokens begin_suppress_tokens max_length max_new_tokens min_length min_new_tokens
+    sentence_transformers sbert_ce_default_activation_function
     do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p min_p
     typical_p epsilon_cutoff eta_cutoff repetition_penalty length_penalty no_repeat_ngram_size
     encoder_no_repeat_ngram_size num_return_sequences exponential_decay_length_penalty remove_invalid_values

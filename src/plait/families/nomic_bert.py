@@ -29,7 +29,14 @@ NOMIC_BERT = BERT.relative(
             rotary_emb_scale_base=None,
             rotary_scaling_factor=None,
         ),
-        "norm_placement": insisting("post", causal=False, parallel_block=False, prenorm=False, use_rms_norm=False),
+        "norm_placement": insisting(
+            "post",
+            causal=False,
+            parallel_block=False,
+            parallel_block_tied_norm=False,
+            prenorm=False,
+            use_rms_norm=False,
+        ),
         "vocab_size": key("vocab_size", 30528),
         "d_head": key("head_dim", None),
         "qkv_bias": insisting(False, qkv_proj_bias=False),
@@ -70,6 +77,7 @@ NOMIC_BERT = BERT.relative(
 
 GTE = ROBERTA.relative(
     "gte",
+    model_types=("gte", "new"),
     classes=("GteForMaskedLM", "GteModel"),
     heads={"ForSequenceClassification": pooled("gte.pooler.dense"), "ForTokenClassification": TOKENS},
     settings={
