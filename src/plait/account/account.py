@@ -74,6 +74,13 @@ class Account:
         table = prod(self.tensors["embedding.tokens.weight"]) if self.architecture.tied else 0
         return table + sum(prod(shape) for name, shape in self.tensors.items() if multiplies(name))
 
+    @cached_property
+    def active_parameters(self) -> int:
+        """Parameters that one token meets: of every layer's experts only as many as it takes. Without experts, all."""
+        e = self.architecture.experts
+        routed = sum(prod(shape) for name, shape in self.tensors.items() if ".ffn.experts." in name)
+        return self.parameters - (routed // e.n_experts * (e.n_experts - e.per_token) if e else 0)
+
     # Work
 
     def flops(self, length: int, *, batch: int = 1, source_length: int | None = None, last_only: bool = False) -> Flops:
@@ -158,6 +165,7 @@ class Account:
         return {
             "kind": a.kind,
             "parameters": self.parameters,
+            "active_parameters": self.active_parameters,
             "matmul_parameters": self.matmul_parameters,
             "by_part": self.by_part,
             "by_layer": self.by_layer,

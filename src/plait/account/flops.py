@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import cast
 
-from plait.architecture import Architecture, Classification, Tower
+from plait.architecture import Architecture, Classification, Layer, Tower
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +124,23 @@ def _layers(a: Architecture, tower: Tower, batch: int, new: int, keys: int, sour
     layer = Flops(
         attention=_linear(tokens, (inner, d), (shared, d), (shared, d), (d, inner)),
         scores=2 * _linear(tokens, (inner, keys)),
-        ffn=_linear(tokens, *[(tower.d_ff, d)] * (3 if a.gated else 2)),
     )
     if tower.cross:
         layer += Flops(
             cross=_linear(tokens, (inner, d), (d, inner)) + _linear(batch * new_source, (shared, d), (shared, d)),
             cross_scores=2 * _linear(tokens, (inner, source)),
         )
-    return layer * tower.n_layers
+    return layer * tower.n_layers + Flops(ffn=sum(_feed_forward(a, tower, kind, tokens) for kind in tower.layers))
+
+
+def _feed_forward(a: Architecture, tower: Tower, kind: Layer, tokens: int) -> int:
+    """One layer's: of experts those that a token takes, and the router. That is exact, whoever is picked."""
+    matrices, e = 3 if a.gated else 2, a.experts
+    if e is None or not kind.sparse:
+        return _linear(tokens, *[(tower.d_ff, a.d_model)] * matrices)
+    widths = [*[e.d_expert] * e.per_token, *([e.d_shared] if e.d_shared else [])]
+    judged = [e.n_experts, *([1] if e.shared_gate else [])]
+    return _linear(tokens, *[(w, a.d_model) for w in widths] * matrices, *[(out, a.d_model) for out in judged])
 
 
 def _head(a: Architecture, batch: int, length: int) -> Flops:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from plait.account.tensors import multiplies
+from plait.account.tensors import chooses, multiplies
 from plait.architecture import Architecture
 from plait.parameters import Shape, parameters
 
@@ -30,9 +30,9 @@ def tensor_bytes(name: str, shape: Shape, dtype: str) -> int:
         raise ValueError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}.")
     if dtype in WIDTHS:
         return prod(shape) * WIDTHS[dtype]
-    if not multiplies(name) and not name.endswith(".tokens.weight"):
+    if chooses(name) or not (multiplies(name) or name.endswith(".tokens.weight")):
         return prod(shape) * WIDTHS["fp32"]
-    rows, width = shape
+    rows, width = prod(shape[:-1]), shape[-1]
     vocabulary = name.endswith(".tokens.weight") or name == "head.output.weight"
     return rows * ceil(width / GROUP) * GROUP_BYTES["int8" if vocabulary else dtype]
 

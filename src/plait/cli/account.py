@@ -85,6 +85,8 @@ def work(counts: Account, length: int, batch: int, dtype: Stored) -> list[dict[s
     def add(what: str, amount: int, unit: str) -> None:
         rows.append({"work and memory": what, "amount": amount, "unit": unit})
 
+    if counts.active_parameters != counts.parameters:
+        add("parameters that a token meets", counts.active_parameters, "numbers")
     add(f"forward pass, {shape}", counts.flops(length, batch=batch).total, "FLOPs")
     add(f"training step, {shape}", counts.training_flops(length, batch=batch).total, "FLOPs")
     if counts.architecture.kind != "encoder":

@@ -7,6 +7,7 @@ from torch import Tensor
 from plait.architecture import Architecture, Tower
 from plait.model.attention import Attention, Sight
 from plait.model.cache import Cache
+from plait.model.experts import Experts
 from plait.model.feedforward import FeedForward
 from plait.model.norm import Slots
 from plait.model.sites import Part
@@ -27,7 +28,8 @@ class Block(Part):
         self.cross_norms = Slots(a, filled) if tower.cross else None
         self.cross = Attention(a, tower) if tower.cross else None
         self.ffn_norms = Slots(a, () if a.parallel == "shared" else filled)
-        self.ffn = FeedForward(a, tower)
+        sparse = a.experts is not None and tower.distinct[index].sparse
+        self.ffn = Experts(a, a.experts) if a.experts and sparse else FeedForward(a, tower.d_ff)
         between = () if a.parallel != "none" else ("after_attention",)
         crossing = ("cross_branch", "after_cross") if tower.cross else ()
         self.sites = ("attention_branch", *between, *crossing, "ffn_branch", "output")

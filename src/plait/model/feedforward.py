@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from plait.architecture import Activation, Architecture, Tower
+from plait.architecture import Activation, Architecture
 from plait.model.linear import Linear
 from plait.model.sites import Part
 
@@ -29,17 +29,24 @@ class FeedForward(Part):
 
     sites = ("hidden", "activation")
 
-    def __init__(self, a: Architecture, tower: Tower) -> None:
+    def __init__(self, a: Architecture, d_ff: int) -> None:
         super().__init__()
-        self.act = ACTIVATIONS[a.activation]
-        self.gate = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias is True) if a.gated else None
-        self.up = Linear(a.d_model, tower.d_ff, bias=a.ffn_bias is True)
-        self.down = Linear(tower.d_ff, a.d_model, bias=a.ffn_bias is not False)
+        self.act, self.limit, self.offset = ACTIVATIONS[a.activation], a.glu_limit, a.glu_offset
+        self.gate = Linear(a.d_model, d_ff, bias=a.ffn_bias is True) if a.gated else None
+        self.up = Linear(a.d_model, d_ff, bias=a.ffn_bias is True)
+        self.down = Linear(d_ff, a.d_model, bias=a.ffn_bias is not False)
 
     def forward(self, x: Tensor) -> Tensor:
         """``(b, n, d_model)`` -> the same; ``hidden`` and ``activation`` are ``(b, n, d_ff)``."""
         if self.gate is None:
             fired = self.act(self.site("hidden", self.up(x)))
         else:
-            fired = self.act(self.site("hidden", self.gate(x))) * self.up(x)
+            fired = gated(self.act, self.site("hidden", self.gate(x)), self.up(x), self.limit, self.offset)
         return self.down(self.site("activation", fired))
+
+
+def gated(act: Callable[[Tensor], Tensor], gate: Tensor, up: Tensor, limit: float | None, offset: float) -> Tensor:
+    """``act(gate) * (up + offset)``, the gate cut above ``limit`` and ``up`` to both sides of it (GPT-OSS)."""
+    if limit is not None:
+        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return act(gate) * (up if offset == 0.0 else up + offset)

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from plait.architecture import Architecture
 
 Scheme = Literal["xavier", "gpt2", "t5", "deepnorm", "normal"]
-Role = Literal["embedding", "query", "key", "value", "output", "up", "down", "relative_bias", "head"]
+Role = Literal["embedding", "query", "key", "value", "output", "up", "down", "relative_bias", "router", "head"]
 
 ROLES: dict[str, Role] = {  # the last word but one of a parameter's name -> what it is
     "tokens": "embedding", "positions": "embedding", "types": "embedding", "projection": "up",
     "query": "query", "key": "key", "value": "value", "gate": "up", "up": "up", "down": "down",
-    "relative_bias": "relative_bias", "dense": "up",
+    "relative_bias": "relative_bias", "dense": "up", "router": "router", "shared_gate": "router",
 }  # fmt: skip
 
 
@@ -103,9 +103,9 @@ def initialize(model: nn.Module, scheme: Scheme = "gpt2", *, seed: int = 0, zero
 
 
 def _draw(a: Architecture, name: str, role: Role, scheme: Scheme, like: Tensor, generator: torch.Generator) -> Tensor:
-    rows, columns = like.shape
+    rows, columns = like.shape[-2:]  # an expert's matrix is drawn as if it were alone
     spread = next((f(a, name, rows, columns) for roles, f in SPREADS[scheme] if role in roles.split()), 0.02)
-    drawn = torch.empty(rows, columns, dtype=torch.float32)
+    drawn = torch.empty(like.shape, dtype=torch.float32)
     if scheme in UNIFORM and role not in ("embedding", "head", "relative_bias"):
         return drawn.uniform_(-math.sqrt(3) * spread, math.sqrt(3) * spread, generator=generator)
     return drawn.normal_(0.0, spread, generator=generator)
