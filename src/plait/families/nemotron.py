@@ -27,7 +27,7 @@ NEMOTRON = LLAMA.relative(
         "decoder.layers.{i}.ffn.{gate,up,down}": None,
         "decoder.layers.{i}.ffn.{up,down}": "layers.{i}.mlp.{up,down}_proj",
     },
-    ignored=frozenset({"rope_percent"}),
+    ignored=frozenset({"rope_percent", "kv_channels", "num_query_groups"}),
     ids={"bos_token_id": 2, "eos_token_id": 3},
     tokenizer=None,
 )

@@ -63,6 +63,7 @@ OPT = Family(
     tied=True,
     prefix="model.",
     leftovers=(r"decoder\.version",),
+    ignored=frozenset({"learned_embeddings", "scale_embeddings"}),
     ids={"bos_token_id": 2, "pad_token_id": 1, "eos_token_id": 2},
     tokenizer="GPT2Tokenizer",
 )

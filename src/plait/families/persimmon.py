@@ -35,6 +35,6 @@ PERSIMMON = LLAMA.relative(
         "decoder.layers.{i}.ffn.{up,down}": "layers.{i}.mlp.{dense_h_to_4h,dense_4h_to_h}",
         "decoder.norm": "final_layernorm",
     },
-    ignored=frozenset({"hidden_dropout"}),
+    ignored=frozenset({"hidden_dropout", "num_key_value_heads"}),
     tokenizer=None,
 )

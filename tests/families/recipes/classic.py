@@ -99,7 +99,10 @@ RECIPES: dict[str, Recipe] = {
     "falcon-rw": Recipe(
         "FalconConfig",
         "FalconForCausalLM",
-        FALCON | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True},
+        FALCON
+        | {"alibi": True, "multi_query": False, "parallel_attn": False, "bias": True}
+        | {"num_attention_heads": 16, "max_position_embeddings": 400},  # slopes and positions that bfloat16 rounds
+        (13, 300),
     ),
     "falcon-rw-parallel": Recipe("FalconConfig", "FalconForCausalLM", FALCON | {"alibi": True}),
     "gptj": Recipe("GPTJConfig", "GPTJForCausalLM", GPT | {"rotary_dim": 4}),
