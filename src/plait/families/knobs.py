@@ -54,8 +54,10 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
 TYPES = {
     "blenderbot-small": "a norm on the decoder's embeddings before positions are added",
     "bigbird_pegasus": "attention in blocks with random and global ones",
+    "idefics": "cross-attention to images inside the decoder",
     "led": "attention in windows with global tokens",
     "longt5": "attention in windows with global tokens",
+    "mllama": "cross-attention to images inside the decoder",
     "pegasus_x": "attention in windows with global tokens",
     "prophetnet": "several next tokens predicted at once",
     "xlm-prophetnet": "several next tokens predicted at once",

@@ -73,7 +73,7 @@ class Wrapped:
         """``base`` with another text model in it, where it is another; ``FamilyError`` without a base to put it in."""
         if not base:
             raise FamilyError(
-                f"{self.name} is a wrapper around a text model; write the text model, {self.family.name}."
+                f"{self.name} wraps a text model, and there is nothing to wrap: write {self.family.name}."
             )
         inner = self._inner(base)
         new = self.family.config(architecture, inner)
@@ -182,4 +182,4 @@ def wrapped(name: str, wrapper: Wrapper, config: Mapping[str, Any], family_for: 
     """The family of a wrapper's config; ``family_for`` finds the text model's, and refuses those that plait has not."""
     told = config.get(NESTED) or {}
     text = told.get("model_type") or wrapper.text
-    return Wrapped(name, wrapper, family_for({"model_type": wrapper.renamed.get(text, text)}))
+    return Wrapped(name, wrapper, family_for({**told, "model_type": wrapper.renamed.get(text, text)}))
