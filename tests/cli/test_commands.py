@@ -117,11 +117,11 @@ def test_notices_are_one_plain_line_on_stderr(tmp_path: Path, capsys: pytest.Cap
     from tests.cli.forced import write_checkpoint
 
     known = plait.load(write_checkpoint(tmp_path))
-    asking = plait.save(replace(known, rules=replace(known.rules, beams=4)), tmp_path / "asking")
+    asking = plait.save(replace(known, rules=replace(known.rules, beams=4, sample=True)), tmp_path / "asking")
     assert main(["generate", str(asking), "a"]) == 0
     out, err = capsys.readouterr()
     assert out == "bcde\n"
-    assert err.startswith("plait: rules: the checkpoint asks for beams 4") and err.count("\n") == 1
+    assert err.startswith("plait: rules: the checkpoint asks for 4 beams") and err.count("\n") == 1
     notice("one\n  and two")
     assert capsys.readouterr() == ("", "plait: one and two\n")
 

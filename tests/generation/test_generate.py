@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-from typing import Any
 
 import pytest
 import torch
 
-from plait.checkpoint import DecodeRules, PlaitNotice
+from plait.checkpoint import DecodeRules
 from plait.generation import Generation, GenerationError, ModelRunner, Piece, Scheduler, embed, generate, stream
 from plait.model import Transformer
 from tests.generation.making import ROPE, TRANSLATOR, Scripted, ToyTokenizer, checkpoint, random_model, same, saying
@@ -190,23 +189,6 @@ def test_the_checkpoints_rules_decide_what_is_left_open() -> None:
         != greedy[0]
     )
     assert len(generate(checkpoint(inner, DecodeRules(max_new_tokens=3)), [1, 2]).tokens) == 3
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"beams": 4}, "asks for beams 4; plait has no beam search"),
-        ({"beams": 6, "length_penalty": 0.6, "early_stopping": True}, "beams 6, length_penalty 0.6, early_stopping"),
-    ],
-)
-def test_beams_that_a_checkpoint_asks_for_are_not_left_out_in_silence(asked: dict[str, Any], said: str) -> None:
-    wanting = checkpoint(saying([4, 5]), DecodeRules(**asked))
-    for write in (generate, lambda *given, **options: joined([*stream(*given, **options)])):
-        with pytest.warns(PlaitNotice, match=said) as told:
-            write(wanting, [2], max_new_tokens=2)
-        assert len(told) == 1
-    greedy = checkpoint(saying([4, 5]), DecodeRules(length_penalty=0.6, early_stopping=True))  # of beams alone
-    assert generate(greedy, [2], max_new_tokens=2).tokens == [4, 5]
 
 
 def test_a_stream_may_be_closed_at_any_token() -> None:

@@ -3,6 +3,7 @@
 ``generate`` and ``stream`` settle the rules, ``decode`` is the loop, a ``Runner`` is the model that it drives.
 """
 
+from plait.generation.beam import Search
 from plait.generation.embed import embed
 from plait.generation.errors import GenerationError
 from plait.generation.generate import generate, stream
@@ -23,6 +24,7 @@ __all__ = [
     "Request",
     "Runner",
     "Scheduler",
+    "Search",
     "Settings",
     "drafter",
     "embed",

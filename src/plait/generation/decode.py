@@ -24,8 +24,6 @@ from plait.generation.runner import Runner
 if TYPE_CHECKING:
     from plait.text import Tokenizer
 
-_Scores = list[list[Score]]  # for each row, for each token
-
 
 @torch.inference_mode()
 def decode(
@@ -50,14 +48,10 @@ def decode(
         capacity=longest + max(r.limit for r in requests) if preallocate else None,
         total_lengths=[len(r.tokens) + r.limit for r in requests],
     )
-    prompt_scores: list[_Scores] | None = [] if any(r.echo for r in requests) else None
-    logits = _prefill(runner, cache, requests, chunk or longest, prompt_scores, k)
-    if prompt_scores is not None:
-        for index, row in rows:
-            tail = [one for part in prompt_scores for one in part[index]][longest - len(row.line.tokens) :]
-            for token, (value, others) in zip(list(row.line.tokens), [(None, ()), *tail], strict=True):
-                if row.request.echo:
-                    yield index, row.piece(token, value, others, new=False)
+    logits, prompt_scores = prefill(runner, cache, requests, chunk or longest, k)
+    for index, row in rows:
+        for piece in echoed(row, prompt_scores[index]):
+            yield index, piece
 
     while True:
         chosen = choose_next(logits, [row for _, row in rows])
@@ -77,16 +71,19 @@ def decode(
         logits = at_least_float32(runner.step(chosen, cache))
 
 
-def _prefill(
-    runner: Runner, cache: object, requests: Sequence[Request], chunk: int, prompt_scores: list[_Scores] | None, k: int
-) -> Tensor:
-    """Read the prompts: logits after the last token of each, ``(b, vocab)``; ``prompt_scores`` takes those before."""
+def prefill(
+    runner: Runner, cache: object, requests: Sequence[Request], chunk: int, k: int
+) -> tuple[Tensor, list[list[Score]]]:
+    """Read the prompts: logits after the last token of each, ``(b, vocab)``; and where some request echoes its own, the
+    scores of every prompt's tokens but the first, with the k likeliest in their place."""
     tokens, mask = padded([r.tokens for r in requests], runner.device, side="left")  # b n
     source = source_mask = positions = None
     if requests[0].source is not None:
         source, source_mask = padded([r.source or () for r in requests], runner.device, side="left")
     if any(r.positions is not None for r in requests):
         positions, _ = padded([r.positions or range(len(r.tokens)) for r in requests], runner.device, side="left")
+    echo = any(r.echo for r in requests)
+    scores: list[list[Score]] = [[] for _ in requests]
     logits = torch.empty(0)
     for start in range(0, tokens.shape[1], chunk):
         part = slice(start, start + chunk)
@@ -97,9 +94,19 @@ def _prefill(
             source=source if start == 0 else None,
             source_mask=source_mask if start == 0 else None,
             positions=None if positions is None else positions[:, part],
-            last_only=prompt_scores is None,
+            last_only=not echo,
         )
-        if prompt_scores is not None:
+        if echo:
             following = tokens[:, start + 1 : start + 1 + chunk]
-            prompt_scores.append(score(at_least_float32(logits[:, : following.shape[1]]), following, k))
-    return at_least_float32(logits[:, -1])
+            found = score(at_least_float32(logits[:, : following.shape[1]]), following, k)
+            scores = [[*before, *new] for before, new in zip(scores, found, strict=True)]
+    longest = tokens.shape[1]
+    tails = [of_row[longest - len(r.tokens) :] for of_row, r in zip(scores, requests, strict=True)]  # without padding
+    return at_least_float32(logits[:, -1]), tails
+
+
+def echoed(row: Row, scores: Sequence[Score]) -> Iterator[Piece]:
+    """The pieces of a prompt's own tokens, where the request wants them: the first has no score."""
+    if row.request.echo:
+        for token, (value, others) in zip(row.request.tokens, [(None, ()), *scores], strict=True):
+            yield row.piece(token, value, others, new=False)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from plait.checkpoint.notice import notice
-from plait.checkpoint.rules import DecodeRules
+from plait.generation.beam import Found, beam_search, settle_search
+from plait.generation.constraint import constrain
 from plait.generation.decode import decode
 from plait.generation.errors import GenerationError
 from plait.generation.limits import check_limits, new_tokens
+from plait.generation.options import Options
 from plait.generation.prompts import read_prompts
-from plait.generation.records import Finish, Generation, Piece
+from plait.generation.records import Generation, Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner, check_runner
 from plait.generation.schedule import Scheduler
@@ -22,51 +23,26 @@ from plait.words import nearest
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
 
-_NO_RULES = DecodeRules()
 _AT_ONCE = 2**31  # tokens of prompts in one pass
 
 
-class Options(TypedDict, total=False):
-    """What ``generate`` and ``stream`` take besides the prompt. ``None``: the checkpoint's decode rules decide."""
-
-    max_new_tokens: int | None  # how many tokens may be written,
-    max_length: int | None  # or how many there may be with the prompt; neither: as many as the context holds
-    temperature: float | None  # 0 is greedy
-    top_k: int | None  # 0 is off
-    top_p: float | None  # 1 is off
-    min_p: float | None  # 0 is off
-    repetition_penalty: float | None  # 1 is off; counts the prompt's tokens too
-    frequency_penalty: float  # for each time a token was written
-    presence_penalty: float  # once for each token that was written
-    banned: Iterable[int | Sequence[int]]  # ids, or sequences of ids, that are never written
-    stop: str | Iterable[str]  # text that ends a row and is not shown
-    end: int | Iterable[int] | None  # ids that end a row; None: the tokenizer's and the rules', all of them
-    ignore_end: bool  # no id ends a row
-    seed: int | Sequence[int] | None  # one for all prompts or one for each; None: another one every time
-    specials: bool  # whether the tokenizer adds its special tokens to a text; True unless given
-    echo: bool  # the prompt's own tokens come first, with their logprobs
-    alternatives: int  # how many of the likeliest tokens to report with each token
-    prefill_chunk: int | None  # prompts are read this many tokens at a time; None: at once
-    runner: Runner | None  # who computes: plait.optimize(checkpoint), say; None: the checkpoint's model itself
-    # Who guesses ahead: "lookup" in the text itself; a smaller model of the same vocabulary as a runner, best one of
-    # plait.optimize(draft), as a checkpoint, or as (checkpoint, runner), whose tokenizer is compared; None: nobody
-    speculate: Any
-
-
-def generate(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> Generation | list[Generation]:
+def generate(
+    checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]
+) -> Generation | list[Generation] | list[list[Generation]]:
     """Write on from a prompt, or from each of a list of prompts: the same as one at a time.
 
     ``prompt``: a text, token ids (a list or a tensor), messages ``[{"role": ..., "content": ...}]``, or a list of any
     of these; for an encoder-decoder it is the source. Options are those of ``Options``. Returns a ``Generation`` for a
-    single prompt, a list of them for a list: ``[]`` for ``[]``. ``GenerationError`` (a ``ValueError``) names what does
-    not fit, before any work.
+    single prompt, a list of them for a list: ``[]`` for ``[]``; with ``n_best``, for each prompt the list of its best.
+    ``GenerationError`` (a ``ValueError``) names what does not fit, before any work.
     """
-    single, requests, pieces = _begin(checkpoint, prompt, options)
-    drafts = [_Draft() for _ in requests]
-    for row, piece in pieces:
-        drafts[row].add(piece)
-    done = [draft.finished(request) for draft, request in zip(drafts, requests, strict=True)]
-    return done[0] if single else done
+    job = _begin(checkpoint, prompt, options)
+    found: list[list[Found]] = [[] for _ in job.requests]
+    for row, best in job.outcomes():
+        found[row] = best
+    done = [[_generation(one, request) for one in best] for best, request in zip(found, job.requests, strict=True)]
+    rows: list[Any] = done if options.get("n_best") is not None else [best[0] for best in done]
+    return rows[0] if job.single else rows
 
 
 def stream(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> Iterator[Piece]:
@@ -74,42 +50,60 @@ def stream(checkpoint: Checkpoint, prompt: Any, **options: Unpack[Options]) -> I
 
     What does not fit is refused at the call, as in ``generate``, and not at the first piece; a list of prompts is too.
     One ``GenerationError`` alone can come later, between pieces: where what is banned leaves no token to choose. The
-    iterator may be closed at any time.
+    iterator may be closed at any time. Of a beam search the pieces come at its end: no sooner is it known what is best.
     """
-    single, _, pieces = _begin(checkpoint, prompt, options)
-    if not single:
+    job = _begin(checkpoint, prompt, options)
+    if not job.single:
         raise GenerationError("prompt: a list of prompts cannot be streamed as one text; give one prompt.")
-    return (piece for _, piece in pieces)
+    if options.get("n_best") is not None:
+        raise GenerationError("n_best: one text is streamed; leave n_best out, or call generate.")
+    return job.pieces()
 
 
-class _Draft:
-    """A generation that grows by pieces."""
+class _Job(NamedTuple):
+    """What was asked for, settled; nothing is read before the first piece is taken."""
 
-    def __init__(self) -> None:
-        self.pieces: list[Piece] = []
+    single: bool  # a prompt that was not in a list
+    requests: list[Request]
+    written: Iterator[tuple[int, Piece]] | None  # by one beam for each request,
+    searched: Iterator[tuple[int, list[Found]]] | None  # or by several
 
-    def add(self, piece: Piece) -> None:
-        self.pieces.append(piece)
+    def outcomes(self) -> Iterator[tuple[int, list[Found]]]:
+        """What each request came to, best first."""
+        if self.searched is not None:
+            yield from self.searched
+        elif self.written is not None:
+            rows: list[list[Piece]] = [[] for _ in self.requests]
+            for row, piece in self.written:
+                rows[row].append(piece)
+            yield from ((row, [Found(None, pieces)]) for row, pieces in enumerate(rows))
 
-    def finished(self, request: Request) -> Generation:
-        text = "".join(piece.text for piece in self.pieces)
-        finish: Finish | None = self.pieces[-1].finish
-        assert finish is not None
-        return Generation(
-            text=text,
-            tokens=[piece.token for piece in self.pieces],
-            logprobs=[piece.logprob for piece in self.pieces],
-            alternatives=[piece.alternatives for piece in self.pieces],
-            offsets=[min(piece.offset, len(text)) for piece in self.pieces],
-            finish=finish,
-            prompt_tokens=list(request.tokens if request.source is None else request.source),
-        )
+    def pieces(self) -> Iterator[Piece]:
+        """Those of a single request, as soon as they are known."""
+        if self.written is not None:
+            return (piece for _, piece in self.written)
+        return (piece for _, best in self.outcomes() for piece in best[0].pieces)
 
 
-def _begin(
-    checkpoint: Checkpoint, prompt: Any, options: Options
-) -> tuple[bool, list[Request], Iterator[tuple[int, Piece]]]:
-    """Check and settle everything; whether the prompt was a single one, the requests, and the pieces to come."""
+def _generation(found: Found, request: Request) -> Generation:
+    score, pieces = found
+    text = "".join(piece.text for piece in pieces)
+    finish = pieces[-1].finish
+    assert finish is not None
+    return Generation(
+        text=text,
+        tokens=[piece.token for piece in pieces],
+        logprobs=[piece.logprob for piece in pieces],
+        alternatives=[piece.alternatives for piece in pieces],
+        offsets=[min(piece.offset, len(text)) for piece in pieces],
+        finish=finish,
+        prompt_tokens=list(request.tokens if request.source is None else request.source),
+        score=score,
+    )
+
+
+def _begin(checkpoint: Checkpoint, prompt: Any, options: Options) -> _Job:
+    """Check and settle everything."""
     wishes: dict[str, Any] = dict(options)
     for name in wishes:
         if name not in Options.__annotations__:
@@ -134,6 +128,12 @@ def _begin(
     _check_count("alternatives", alternatives, 0)
     _check_count("prefill_chunk", 1 if chunk is None else chunk, 1)
     writer = tokenizer if tokenizer is None or tokenizer.target is None else tokenizer.target
+    search = settle_search(rules, wishes)
+    if search is not None and speculate is not None:
+        raise GenerationError(
+            "speculate: a beam search reads all its beams in one pass, and guesses nothing; give beams=1."
+        )
+    wishes["constraint"] = constrain(checkpoint, wishes.pop("regex", None), wishes.pop("json_schema", None))
     settings = settle(rules, writer, architecture.vocab_size, **wishes)
     guesses = drafter(speculate, runner, writer)
 
@@ -171,16 +171,16 @@ def _begin(
             "echo: an encoder-decoder reads its prompt as a source and scores none of it; leave echo out."
         )
     requests = [request(tokens, own) for tokens, own in zip(prompts, seeds, strict=True)]
-    if rules.beams > 1:
-        asked = {name: getattr(rules, name) for name in ("beams", "length_penalty", "early_stopping")}
-        said = ", ".join(f"{name} {value}" for name, value in asked.items() if value != getattr(_NO_RULES, name))
-        notice(f"rules: the checkpoint asks for {said}; plait has no beam search, and writes each row as one beam.")
     declared = any(n is not None for n in (*limits.values(), rules.max_new_tokens, rules.max_length))
-    if guesses is None:
-        pieces = decode(runner, requests, tokenizer=writer, preallocate=declared, chunk=chunk)
+    how: dict[str, Any] = {"tokenizer": writer, "preallocate": declared, "chunk": chunk}
+    written = searched = None
+    if search is not None:
+        searched = beam_search(runner, requests, search, **how)
+    elif guesses is None:
+        written = decode(runner, requests, **how)
     else:
-        pieces = _ahead(Scheduler(runner, writer, chunk=chunk or _AT_ONCE, drafter=guesses), requests)
-    return single, requests, pieces
+        written = _ahead(Scheduler(runner, writer, chunk=chunk or _AT_ONCE, drafter=guesses), requests)
+    return _Job(single, requests, written, searched)
 
 
 def _ahead(scheduler: Scheduler, requests: list[Request]) -> Iterator[tuple[int, Piece]]:

@@ -31,7 +31,8 @@ class Generation:
     """One prompt's outcome. ``tokens``, ``logprobs``, ``alternatives`` and ``offsets`` have one entry for each new
     token, an end id included; with ``echo`` the prompt's come first, and the text begins with the prompt's.
 
-    Fields are those of ``Piece``; the text is without a stop string and without special tokens.
+    Fields are those of ``Piece``; the text is without a stop string and without special tokens. ``score`` is what a
+    beam search ranked it by, and ``None`` where there was none.
     """
 
     text: str
@@ -41,3 +42,4 @@ class Generation:
     prompt_tokens: list[int]
     alternatives: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
+    score: float | None = None

@@ -1,7 +1,8 @@
 """Logit rules: what may not follow, what must, and what is made less likely, before a token is chosen.
 
 Pure functions of ``(b, vocab)`` logits, and ``LogitRules``, which applies those that are on in a fixed order:
-penalties, repeated n-grams, banned sequences, ends too early, forced tokens. The transformers library gives the same.
+penalties, repeated n-grams, banned sequences, ends too early, constraints, forced tokens. The transformers library
+gives the same.
 """
 
 # b rows
@@ -11,12 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from plait.generation.errors import GenerationError
 from plait.generation.settings import Settings
+
+if TYPE_CHECKING:
+    from plait.generation.constraint import Constraint, Matcher
+
+NONE_LEFT = "banned: every token of the vocabulary is banned here; leave at least one."
 
 
 def penalise_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
@@ -71,18 +78,25 @@ def completed(tokens: Sequence[int], sequences: Sequence[tuple[int, ...]]) -> se
 @dataclass(slots=True)
 class Line:
     """One row as the rules see it: its real tokens, how many of them were the prompt, how many may be new, and what the
-    rules remember of it, ``(vocab,)`` each, from when they first need it."""
+    rules remember of it, from when they first need it: ``seen`` and ``counts`` are ``(vocab,)``."""
 
     tokens: list[int]
     n_prompt: int
     limit: int
     seen: Tensor | None = None
     counts: Tensor | None = None
+    matcher: Matcher | None = None
 
     @property
     def n_new(self) -> int:
         """Tokens written so far."""
         return len(self.tokens) - self.n_prompt
+
+    def fork(self) -> Line:
+        """A row of its own that has all this one has."""
+        seen, counts = (None if held is None else held.clone() for held in (self.seen, self.counts))
+        matcher = None if self.matcher is None else self.matcher.fork()
+        return Line(list(self.tokens), self.n_prompt, self.limit, seen, counts, matcher)
 
     def add(self, token: int) -> None:
         """One more token was written."""
@@ -91,6 +105,8 @@ class Line:
             self.seen[token] = True
         if self.counts is not None:
             self.counts[token] += 1
+        if self.matcher is not None:
+            self.matcher.take(token)
 
 
 class LogitRules:
@@ -106,10 +122,18 @@ class LogitRules:
             any((self.repeats, self.counts, s.banned, s.no_repeat_ngram))
             or any(forced is not None for forced in (s.forced_first, s.forced_last))
             or (bool(s.end) and bool(s.min_length or s.min_new_tokens))
+            or s.constraint is not None
         )
 
     def __call__(self, logits: Tensor, lines: Sequence[Line]) -> Tensor:
         """``(b, vocab)`` -> ``(b, vocab)``; ``GenerationError`` if a row is left without any token to choose."""
+        logits = self.apply(logits, lines)
+        if self.on and bool((logits.amax(-1) == -math.inf).any()):
+            raise GenerationError(NONE_LEFT)
+        return logits
+
+    def apply(self, logits: Tensor, lines: Sequence[Line]) -> Tensor:
+        """The same, for a caller to whom a row without any token matters not."""
         if not self.on:
             return logits
         s = self.settings
@@ -118,10 +142,9 @@ class LogitRules:
         if self.counts:
             logits = penalise_counts(logits, counts(lines, logits), s.frequency_penalty, s.presence_penalty)
         logits = ban(logits, [self._banned(line) for line in lines])
-        logits = force(logits, [self._forced(line) for line in lines])
-        if bool((logits.amax(-1) == -math.inf).any()):
-            raise GenerationError("banned: every token of the vocabulary is banned here; leave at least one.")
-        return logits
+        if s.constraint is not None:
+            logits = logits.masked_fill(~matched(lines, s.constraint, s.end, logits), -math.inf)
+        return force(logits, [self._forced(line) for line in lines])
 
     def _banned(self, line: Line) -> set[int]:
         s = self.settings
@@ -154,3 +177,13 @@ def counts(lines: Sequence[Line], logits: Tensor) -> Tensor:
             written = torch.tensor(line.tokens[line.n_prompt :], dtype=torch.long, device=logits.device)
             line.counts = written.bincount(minlength=logits.shape[-1]).float()
     return torch.stack([line.counts for line in lines if line.counts is not None])
+
+
+def matched(lines: Sequence[Line], constraint: Constraint, ends: Sequence[int], logits: Tensor) -> Tensor:
+    """What each row's constraint lets follow, ``(b, vocab)`` boolean."""
+    allowed: list[Tensor] = []
+    for line in lines:
+        if line.matcher is None:
+            line.matcher = constraint.begin(line.tokens[line.n_prompt :])
+        allowed.append(line.matcher.allowed(logits.shape[-1], ends))
+    return torch.stack(allowed).to(logits.device)

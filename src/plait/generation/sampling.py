@@ -52,11 +52,25 @@ def keep_min_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(logits < logits.amax(-1, keepdim=True) + math.log(p), -math.inf)
 
 
+def keep_typical(logits: Tensor, p: float) -> Tensor:
+    """Typical sampling (Meister et al. 2022): the fewest tokens that together reach ``p``, those first whose -log p
+    is nearest to the distribution's entropy, and any as near as the last of them; always one."""
+    if p >= 1:
+        return logits
+    logprobs = logits.log_softmax(-1)
+    entropy = -(logprobs.exp() * logprobs).nansum(-1, keepdim=True)  # 0 times -inf is nothing
+    distance = (logprobs + entropy).abs()
+    ascending, order = distance.sort(-1)
+    before = logprobs.exp().gather(-1, order).cumsum(-1) < p
+    last = before.sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
+    return logits.masked_fill(distance > ascending.gather(-1, last), -math.inf)
+
+
 def narrow(logits: Tensor, settings: Settings) -> Tensor:
-    """The log-probabilities that are drawn from: temperature, top-k, top-p, min-p, then log-softmax."""
+    """The log-probabilities that are drawn from: temperature, top-k, top-p, min-p, typical-p, then log-softmax."""
     logits = cool(logits, settings.temperature)
     logits = keep_min_p(keep_top_p(keep_top_k(logits, settings.top_k), settings.top_p), settings.min_p)
-    return logits.log_softmax(-1)
+    return keep_typical(logits, settings.typical_p).log_softmax(-1)
 
 
 def draw(log_probabilities: Tensor, generators: Sequence[torch.Generator]) -> Tensor:
@@ -64,7 +78,7 @@ def draw(log_probabilities: Tensor, generators: Sequence[torch.Generator]) -> Te
     uniform = torch.tensor([torch.rand((), generator=g, dtype=torch.float64).item() for g in generators])
     reached = log_probabilities.exp().cumsum(-1, dtype=torch.float64)
     sought = uniform.to(reached.device)[:, None] * reached[:, -1:]
-    _check(reached[:, -1])
+    check_numbers(reached[:, -1])
     return torch.searchsorted(reached, sought, right=True)[:, 0]
 
 
@@ -76,11 +90,12 @@ def choose(logits: Tensor, settings: Settings, generators: Sequence[torch.Genera
 def likeliest(logits: Tensor) -> Tensor:
     """``(b, vocab)`` -> ``(b,)``: the id with the largest logit, of equal ones the first."""
     chosen = torch.from_numpy(np.argmax(logits.numpy(), axis=-1)) if logits.device.type == "cpu" else logits.argmax(-1)
-    _check(logits.gather(-1, chosen.unsqueeze(-1)))  # of NaN and others the largest is NaN
+    check_numbers(logits.gather(-1, chosen.unsqueeze(-1)))  # of NaN and others the largest is NaN
     return chosen
 
 
-def _check(found: Tensor) -> None:
+def check_numbers(found: Tensor) -> None:
+    """``GenerationError`` where what was found among logits is NaN."""
     if bool(found.isnan().any()):
         raise GenerationError("logits: the model gave NaN; its weights hold some, or its values grew beyond its type.")
 

@@ -14,6 +14,7 @@ from plait.generation.errors import GenerationError
 
 if TYPE_CHECKING:
     from plait.checkpoint import DecodeRules
+    from plait.generation.constraint import Constraint
     from plait.text import Tokenizer
 
 
@@ -35,8 +36,10 @@ class Settings:
         top_k: draw among so many of the likeliest; 0 is all.
         top_p: draw among the likeliest that hold this share of the probability.
         min_p: draw among tokens at least this fraction as likely as the likeliest.
+        typical_p: draw among the most typical tokens that hold this share of the probability.
         end: ids that end the row: ``(tokenizer.eos,)``, say.
         stop: texts that end it, and are not shown.
+        constraint: what the whole text must be.
 
     Raises ``GenerationError`` where a value makes no sense.
     """
@@ -54,8 +57,10 @@ class Settings:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    typical_p: float = 1.0
     end: tuple[int, ...] = ()
     stop: tuple[str, ...] = ()
+    constraint: Constraint | None = None
 
     def __post_init__(self) -> None:
         for name, (right, holds) in _RIGHT.items():
@@ -68,9 +73,10 @@ class Settings:
             raise GenerationError(
                 "stop: an empty string would stop everywhere; give strings of at least one character."
             )
-        filters = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        if self.constraint is not None and not self.end:
+            raise GenerationError("constraint: without an end id there is no end to a text that is complete; give one.")
         if self.greedy:
-            for name, off in filters.items():
+            for name, off in _FILTERS.items():
                 if getattr(self, name) != off:
                     raise GenerationError(
                         f"{name}: {getattr(self, name)} changes nothing in greedy decoding; give a temperature above 0."
@@ -86,6 +92,8 @@ def _whole(value: float) -> bool:
     return isinstance(value, int) and value >= 0
 
 
+_FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0, "typical_p": 1.0}  # of what is drawn, and where each is off
+
 _RIGHT = {
     "repetition_penalty": ("a number above 0 (1 is off)", lambda x: 0 < x < math.inf),
     "frequency_penalty": ("a number from -1e30 to 1e30 (0 is off)", lambda x: abs(x) <= 1e30),
@@ -97,6 +105,7 @@ _RIGHT = {
     "top_k": ("a whole number from 0 (0 is off)", _whole),
     "top_p": ("a number from 0 to 1 (1 is off)", lambda x: 0 <= x <= 1),
     "min_p": ("a number from 0 to 1 (0 is off)", lambda x: 0 <= x <= 1),
+    "typical_p": ("a number from 0 to 1 (1 is off)", lambda x: 0 <= x <= 1),
 }
 
 
@@ -106,20 +115,22 @@ def settle(
     vocab_size: int,
     *,
     temperature: float | None = None,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    min_p: float | None = None,
     repetition_penalty: float | None = None,
     frequency_penalty: float = 0.0,
     presence_penalty: float = 0.0,
+    no_repeat_ngram: int | None = None,
+    min_new_tokens: int | None = None,
     banned: Iterable[int | Sequence[int]] = (),
     stop: str | Iterable[str] = (),
     end: int | Iterable[int] | None = None,
     ignore_end: bool = False,
+    constraint: Constraint | None = None,
+    **filters: float | None,
 ) -> Settings:
     """The caller's wishes over the checkpoint's rules; an argument left at ``None`` is decided by the rules.
 
-    The ends are the union of the tokenizer's and the rules', unless ``end`` names others or ``ignore_end`` drops all.
+    ``filters``: ``top_k``, ``top_p``, ``min_p``, ``typical_p``. The ends are the union of the tokenizer's and the
+    rules', unless ``end`` names others or ``ignore_end`` drops all.
     """
     if ignore_end and end is not None:
         raise GenerationError("end, ignore_end: end ids are given and ignored at once; give one of the two.")
@@ -132,24 +143,24 @@ def settle(
         temperature = rules.temperature if rules.sample else 0.0
     own = [(item,) if isinstance(item, int) else tuple(item) for item in banned]
     theirs = [sequence for sequence in rules.banned if sequence not in [(i,) for i in known]]  # an end is no bad word
-    filters = {"top_k": (top_k, 0), "top_p": (top_p, 1.0), "min_p": (min_p, 0.0)}
     chosen: dict[str, Any] = {
-        name: given if given is not None else (off if temperature == 0 else getattr(rules, name))
-        for name, (given, off) in filters.items()
+        name: given if (given := filters.get(name)) is not None else off if temperature == 0 else getattr(rules, name)
+        for name, off in _FILTERS.items()
     }
     settings = Settings(
         temperature=temperature,
         repetition_penalty=rules.repetition_penalty if repetition_penalty is None else repetition_penalty,
         frequency_penalty=frequency_penalty,
         presence_penalty=presence_penalty,
-        no_repeat_ngram=rules.no_repeat_ngram,
+        no_repeat_ngram=rules.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram,
         banned=tuple(dict.fromkeys([*own, *theirs])),
         min_length=rules.min_length or 0,
-        min_new_tokens=rules.min_new_tokens or 0,
+        min_new_tokens=(rules.min_new_tokens or 0) if min_new_tokens is None else min_new_tokens,
         forced_first=rules.forced_first,
         forced_last=rules.forced_last,
         end=() if ignore_end else known if end is None else (end,) if isinstance(end, int) else tuple(end),
         stop=stops,
+        constraint=constraint,
         **chosen,
     )
     for name in ("banned", "end"):

@@ -1,0 +1,142 @@
+"""Constraint: a regular expression or JSON schema that a whole text matches, held token by token.
+
+The grammar is llguidance's: before every token it says which ones keep the text on a way to an end. Text may end where
+the grammar allows it, and then only by an end id.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plait.generation.errors import GenerationError
+
+if TYPE_CHECKING:
+    from plait.checkpoint import Checkpoint
+    from plait.text import Tokenizer
+
+
+class Constraint:
+    """What a text must be, over the tokens of one tokenizer; ``begin`` follows one text. Make it with ``constrain``."""
+
+    def __init__(self, tokenizer: Tokenizer, name: str, grammar: str) -> None:
+        library = _library()
+        self._start = library.LLMatcher(_tokens(tokenizer, library), grammar, log_level=0)
+        if self._start.is_error():
+            raise GenerationError(f"{name}: {_sentence(self._start.get_error())}")
+
+    def begin(self, tokens: Sequence[int] = ()) -> Matcher:
+        """A text of which ``tokens`` are written."""
+        matcher = Matcher(self._start.deep_copy())
+        for token in tokens:
+            matcher.take(token)
+        return matcher
+
+
+class Matcher:
+    """Where one text stands in its grammar."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def allowed(self, vocab_size: int, ends: Collection[int]) -> Tensor:
+        """``(vocab,)`` boolean: which tokens may follow; the ``ends`` where the text may be over."""
+        bits = np.unpackbits(np.frombuffer(self._inner.compute_bitmask(), np.uint8), bitorder="little")
+        allowed = torch.zeros(vocab_size, dtype=torch.bool)
+        known = min(vocab_size, len(bits))
+        allowed[:known] = torch.from_numpy(bits[:known].astype(bool))
+        allowed[list(ends)] = self._inner.is_accepting()
+        if self._inner.is_error():
+            raise GenerationError(f"constraint: {_sentence(self._inner.get_error())}")
+        return allowed
+
+    def take(self, token: int) -> None:
+        """One more token was written; one that the grammar does not allow, a forced one, is no part of the text."""
+        self._inner.try_consume_tokens([token])
+
+    def fork(self) -> Matcher:
+        """One that stands at the same place and goes its own way."""
+        return Matcher(self._inner.deep_copy())
+
+
+def constrain(
+    checkpoint: Checkpoint, regex: str | None = None, json_schema: str | Mapping[str, Any] | None = None
+) -> Constraint | None:
+    """What text written with ``checkpoint`` must be; ``None`` where neither is given.
+
+    ``regex``: in the syntax of Rust's regular expressions, anchored at both ends. ``json_schema``: JSON, or what that
+    reads as. ``GenerationError`` where one makes no sense, or llguidance is not installed.
+    """
+    if regex is None and json_schema is None:
+        return None
+    if regex is not None and json_schema is not None:
+        raise GenerationError("regex, json_schema: both are given; give one of the two.")
+    tokenizer = checkpoint.tokenizer
+    if tokenizer is None:
+        raise GenerationError(
+            "regex, json_schema: the checkpoint has no tokenizer, and so no text; ban token ids instead."
+        )
+    tokenizer = tokenizer if tokenizer.target is None else tokenizer.target
+    # A text that nothing stands before drops the space its first word is marked with
+    opens = checkpoint.architecture.kind == "encoder-decoder" and _drops_space(tokenizer)
+    if regex is not None:
+        pattern = f"( )?({regex})" if opens else regex
+        return Constraint(tokenizer, "regex", _library().LLMatcher.grammar_from_regex(pattern))
+    try:
+        schema = json.loads(json_schema) if isinstance(json_schema, str) else dict(json_schema or {})
+    except ValueError as mistake:
+        raise GenerationError(f"json_schema: it is not JSON ({mistake}).") from None
+    grammar = f"start: {'/ ?/ ' if opens else ''}%json {json.dumps(schema)}"
+    return Constraint(tokenizer, "json_schema", _library().LLMatcher.grammar_from_lark(grammar))
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("llguidance")
+    except ImportError:
+        raise GenerationError(
+            "regex, json_schema: they need llguidance; install it with pip install 'plait[constrained]'."
+        ) from None
+
+
+_KNOWN: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
+
+
+def _tokens(tokenizer: Tokenizer, library: Any) -> Any:
+    """llguidance's table of a vocabulary, made once."""
+    if tokenizer not in _KNOWN:
+        wrapper = library.TokenizerWrapper(_Vocabulary(tokenizer))
+        _KNOWN[tokenizer] = library.LLTokenizer(wrapper, n_vocab=len(wrapper.tokens))
+    return _KNOWN[tokenizer]
+
+
+class _Vocabulary:
+    """A tokenizer as llguidance asks about it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        spell, ids = tokenizer.segmenter.spell, range(len(tokenizer))
+        self.tokens = [b"" if tokenizer.segmenter.token(id) is None else spell(id, False) for id in ids]
+        self.special_token_ids = [id for id in ids if id in tokenizer.special_ids or not self.tokens[id]]
+        self.eos_token_id = tokenizer.eos if tokenizer.eos is not None else next(iter(self.special_token_ids), 0)
+        self.bos_token_id = tokenizer.bos
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: bytes) -> list[int]:
+        return self._tokenizer.encode(text.decode("utf-8", "replace"), specials=False, control=False)
+
+
+def _drops_space(tokenizer: Tokenizer) -> bool:
+    known = (id for id in range(len(tokenizer)) if tokenizer.segmenter.token(id) is not None)
+    return any(tokenizer.segmenter.spell(id, True) != tokenizer.segmenter.spell(id, False) for id in known)
+
+
+def _sentence(error: str) -> str:
+    """What llguidance says over several lines, in one."""
+    return " ".join(error.split())[:300].rstrip(".") + "."
