@@ -14,6 +14,8 @@ EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.nam
 
 @EACH
 def test_ids_are_the_reference_classs(family, reference: ModuleType) -> None:
+    if family.model_types[0] not in reference.CONFIG_MAPPING:
+        pytest.skip("the library has no such class")
     config = reference.AutoConfig.for_model(family.model_types[0])
     theirs = {key: value for key in KEYS if (value := getattr(config, key, None)) is not None}
     if family.starts_with_pad and "decoder_start_token_id" in theirs:

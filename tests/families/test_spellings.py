@@ -71,6 +71,8 @@ BESIDE = {"glm4_moe": {"head_dim": 128}}
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_class_defaults(family, reference: ModuleType) -> None:
     """A config that says nothing is the class's own; one that says everything is equal to it."""
+    if family.model_types[0] not in reference.CONFIG_MAPPING:
+        pytest.skip("the library has no such class")
     beside = BESIDE.get(family.name, {})
     cls = reference.AutoConfig.for_model(family.model_types[0], **beside)
     full = cls.to_dict()

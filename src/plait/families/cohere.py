@@ -6,7 +6,7 @@ Command R7B and A (cohere2): most layers see only a window, and those that see a
 from plait.families.llama import LLAMA
 from plait.families.operations import chosen
 from plait.families.rope import rotary
-from plait.families.settings import key
+from plait.families.settings import insisting, key
 from plait.families.windows import listed_windows
 
 COHERE = LLAMA.relative(
@@ -43,18 +43,24 @@ COHERE2 = COHERE.relative(
     settings={
         **rotary(8192, interleaved=True),
         "d_head": None,
-        "qk_norm": None,
-        "layer_types": listed_windows(
-            4096,
-            lambda layer, config: (layer + 1) % (config.get("sliding_window_pattern") or 4) != 0,
-            reads=("sliding_window_pattern",),
-            turns=lambda layer, slides, config: slides,
+        "parallel": insisting("shared", use_parallel_block=True),
+        "gated": insisting(True, use_gated_activation=True),
+        "qk_norm": insisting(None, use_qk_norm=False),
+        "layer_types": insisting(
+            listed_windows(
+                4096,
+                lambda layer, config: (layer + 1) % (config.get("sliding_window_pattern") or 4) != 0,
+                reads=("sliding_window_pattern",),
+                turns=lambda layer, slides, config: slides,
+            ),
+            order_of_interleaved_layers="local_attn_first",
+            position_embedding_type="rope_gptj",
+            rotary_pct=1.0,
         ),
     },
     weights={"decoder.layers.{i}.attention.{query_norm,key_norm}": None},
-    # What its published configs say beside: the class has no choice there
+    # Of its published configs; the class does not look there
     ignored=frozenset(
-        "head_dim _sliding_window_pattern layer_switch order_of_interleaved_layers rotary_pct position_embedding_type "
-        "use_embedding_sharing use_gated_activation use_parallel_block use_parallel_embedding".split()
+        "head_dim _sliding_window_pattern layer_switch use_embedding_sharing use_parallel_embedding".split()
     ),
 )

@@ -8,6 +8,14 @@ from plait.families.rope import rotary
 from plait.families.settings import key
 from plait.families.windows import listed_windows
 
+NAMES = {
+    "embedding.tokens": "wte",
+    "decoder.layers.{i}.attention_norms.before": "h.{i}.ln_1",
+    "decoder.layers.{i}.attention.{query,key,value,output}": "h.{i}.attn.attention.{q_proj,k_proj,v_proj,out_proj}",
+    "decoder.layers.{i}.ffn_norms.before": "h.{i}.ln_2",
+    "decoder.layers.{i}.ffn.{gate,up,down}": "h.{i}.mlp.{c_fc_0,c_fc_1,c_proj}",
+    "decoder.norm": "ln_f",
+}
 EXAONE = LLAMA.relative(
     "exaone",
     classes=("LlamaForCausalLM", "LlamaModel"),  # with this config
@@ -18,15 +26,10 @@ EXAONE = LLAMA.relative(
         "d_ff": key("intermediate_size", 14336),
         "norm_eps": key("rms_norm_eps", 1e-5),
     },
+    weights=NAMES,
     prefix="transformer.",
-    weights={
-        "embedding.tokens": "wte",
-        "decoder.layers.{i}.attention_norms.before": "h.{i}.ln_1",
-        "decoder.layers.{i}.attention.{query,key,value,output}": "h.{i}.attn.attention.{q_proj,k_proj,v_proj,out_proj}",
-        "decoder.layers.{i}.ffn_norms.before": "h.{i}.ln_2",
-        "decoder.layers.{i}.ffn.{gate,up,down}": "h.{i}.mlp.{c_fc_0,c_fc_1,c_proj}",
-        "decoder.norm": "ln_f",
-    },
+    prefixes=(LLAMA.prefix,),
+    others={stored: str(LLAMA.weights[name]) for name, stored in NAMES.items()},
     leftovers=(r"(.*\.)?rotary(_emb)?\.inv_freq",),
     synonyms={
         "num_layers": "num_hidden_layers",

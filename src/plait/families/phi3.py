@@ -4,7 +4,7 @@ from plait.families.binding import via
 from plait.families.llama import LLAMA, NO_BIAS
 from plait.families.operations import CAT
 from plait.families.rope import rotary
-from plait.families.settings import key
+from plait.families.settings import insisting, key
 from plait.families.windows import uniform_window
 
 PHI3 = LLAMA.relative(
@@ -18,6 +18,7 @@ PHI3 = LLAMA.relative(
         "d_ff": key("intermediate_size", 8192),
         "norm_eps": key("rms_norm_eps", 1e-5),
         "layer_types": uniform_window(None),
+        "gated": insisting(True, lm_head_bias=False, full_attn_mod=1, interpolate_factor=1),  # of its own code
     },
     weights={
         "decoder.layers.{i}.attention.{query,key,value,output}": None,
@@ -27,6 +28,5 @@ PHI3 = LLAMA.relative(
         "decoder.layers.{i}.ffn.{gate,up}": via("layers.{i}.mlp.gate_up_proj", CAT),
         "decoder.layers.{i}.ffn.down": "layers.{i}.mlp.down_proj",
     },
-    ignored=frozenset({"full_attn_mod", "interpolate_factor"}),  # of its own code, where both are 1
     ids={"bos_token_id": 1, "eos_token_id": 32000, "pad_token_id": 32000},
 )
