@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plait.families import FAMILIES, FamilyError, family_for
+from tests.families.test_spellings import BESIDE
 
 
 def refuse(match: str, **config: Any) -> None:
@@ -18,9 +19,17 @@ def refuse(match: str, **config: Any) -> None:
 
 PARTS = [
     ("experts", {"model_type": "llama", "num_local_experts": 8}),
-    ("experts", {"model_type": "mixtral", "num_local_experts": 8}),
-    ("experts", {"model_type": "qwen3_moe", "num_experts": 128}),
-    ("multi-head latent attention", {"model_type": "deepseek_v3", "kv_lora_rank": 512}),
+    ("experts", {"model_type": "solar_open", "n_routed_experts": 8}),
+    ("multi-head latent attention", {"model_type": "deepseek_v3", "n_routed_experts": 8, "kv_lora_rank": 512}),
+    ("multi-head latent attention", {"model_type": "hunyuan_v1_moe", "use_mla": True}),
+    ("sparsemixer", {"model_type": "phimoe", "num_local_experts": 16}),
+    ("attention in chunks", {"model_type": "llama4_text", "num_local_experts": 16, "attention_chunk_size": 8192}),
+    ("linear attention", {"model_type": "qwen3_next", "num_experts": 512, "linear_num_key_heads": 16}),
+    ("moe_topk|differs from layer to layer", {"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [1, 2]}),
+    ("use_bias", {"model_type": "ernie4_5_moe", "use_bias": True}),
+    ("scoring_func: 'softmax'", {"model_type": "minimax_m2", "scoring_func": "softmax"}),
+    ("swiglu_alpha: 1.5", {"model_type": "gpt_oss", "swiglu_alpha": 1.5}),
+    ("groups", {"model_type": "dots1", "n_routed_experts": 7, "num_experts_per_tok": 2, "n_group": 2}),
     ("weights quantised in this format", {"model_type": "llama", "quantization_config": {"quant_method": "awq"}}),
     ("multimodal wrapper|image tower", {"model_type": "gemma3", "text_config": {}, "vision_config": {}}),
     ("weights quantised in this format", {"model_type": "llama", "compression_config": {"format": "int"}}),
@@ -101,7 +110,11 @@ def test_neutral_knobs_are_fine() -> None:
     neutral = {"sliding_window": None, "attn_logit_softcapping": None, "mlp_bias": False, "residual_multiplier": 1.0,
                "num_local_experts": 0, "quantization_config": None, "is_decoder": False}  # fmt: skip
     for family in FAMILIES:
-        config = {"model_type": family.model_types[0], **{k: v for k, v in neutral.items() if k not in family.keys}}
+        config = {
+            "model_type": family.model_types[0],
+            **BESIDE.get(family.name, {}),
+            **{k: v for k, v in neutral.items() if k not in family.keys},
+        }
         family.architecture(config)
         assert not family.unread(config)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from plait.architecture import Architecture
+from plait.families.asking import asking
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Layout, Spelling
 from plait.families.operations import Operation, Shape, stack
@@ -157,7 +158,9 @@ def entries(
                     entry = Entry(tuple(counted), names, needed, weight.operations, d_head, gathers)
                     found |= {name: (entry, i) for i, name in enumerate(names)}
     if lost := [name for name in shapes if name not in found]:
-        raise FamilyError(f"{family} has no tensor for {few(lost)}.")
+        fields = asking(architecture, lost)
+        asked = f", which {' and '.join(fields)} {'asks' if len(fields) == 1 else 'ask'} for" if fields else ""
+        raise FamilyError(f"{family} has no tensor for {few(lost)}{asked}.")
     return {name: found[name] for name in shapes}
 
 

@@ -55,7 +55,8 @@ class RopeSettings:
     nothing is scaled (Llama's does not). ``layer_type``: the table's name where there is one for each layer type.
     ``original``: the class's own ``original_max_position_embeddings``, which stands above the table's. ``assumed``: the
     table of a class that scales unless told otherwise. ``kinds``: other words for a kind of scaling. ``alpha``: whether
-    a dynamic rope with a number of that name is a slower theta for rows of any length (Hunyuan).
+    a dynamic rope with a number of that name is a slower theta for rows of any length (Hunyuan). ``dim_key``: a key
+    that says the share as a number of dimensions.
     """
 
     theta: float = 10000.0
@@ -71,12 +72,13 @@ class RopeSettings:
     assumed: Mapping[str, Any] = field(default_factory=dict[str, Any])
     kinds: Mapping[str, str] = field(default_factory=dict[str, str])
     alpha: bool = False
+    dim_key: str | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
         """All that is read."""
         own = ("rope_parameters", "rope_scaling", "original_max_position_embeddings")
-        return (*own, self.theta_key, self.partial_key)
+        return (*own, self.theta_key, self.partial_key, *((self.dim_key,) if self.dim_key else ()))
 
     def table(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of this rotation, wherever the config has them."""
@@ -109,7 +111,7 @@ class RopeSettings:
         theta = table.get("rope_theta") or config.get(self.theta_key) or self.theta
         if alpha := self._alpha(table):
             kind, theta = "default", theta * alpha ** (reading.d_head / (reading.d_head - 2))
-        share = table.get("partial_rotary_factor") or config.get(self.partial_key) or self.partial
+        share = table.get("partial_rotary_factor") or config.get(self.partial_key) or self._share(reading)
         dim = int(reading.d_head * share) if kind != "default" or self.partial_by_default else reading.d_head
         scaling = None if kind == "default" else self._scaling(kind, table, config)
         own = None if dim == reading.d_head else dim
@@ -125,6 +127,10 @@ class RopeSettings:
 
     def _alpha(self, table: Mapping[str, Any]) -> float | None:
         return table.get("alpha") if self.alpha and self._kind(table) == "dynamic" else None
+
+    def _share(self, reading: Reading) -> float:
+        turned = reading.config.get(self.dim_key) if self.dim_key else None
+        return turned / reading.d_head if turned else self.partial
 
     def _scaling(self, kind: str, table: Mapping[str, Any], config: Mapping[str, Any]) -> RopeScaling:
         if kind not in SCALINGS:

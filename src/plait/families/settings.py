@@ -110,18 +110,35 @@ def derived(load: Callable[[Fields], Any]) -> Setting:
     return Setting((), lambda reading: load(reading), lambda _, __: {})
 
 
-def record(kind: type, **members: Setting) -> Setting:
-    """A nested record, each member by a rule of its own."""
+def insisting(rule: Any, **values: Any) -> Setting:
+    """``rule`` (or a value), where other settings must have these ``values`` if they are there at all."""
+    inner = rule if isinstance(rule, Setting) else derived(lambda _: rule)
 
     def load(reading: Reading) -> Any:
-        return kind(**{name: rule.load(reading) for name, rule in members.items()})
+        for name, value in values.items():
+            said = reading.config.get(name)
+            if said is not None and said != value:
+                raise FamilyError(
+                    f"{name}: {said!r} asks for what plait does not have in this family; {value!r} does not."
+                )
+        return inner.load(reading)
+
+    return Setting((*inner.keys, *values), load, inner.save, inner.unread)
+
+
+def record(kind: type, **members: Any) -> Setting:
+    """A nested record, each member by a rule of its own, or the value it always has."""
+    rules = {name: member for name, member in members.items() if isinstance(member, Setting)}
+
+    def load(reading: Reading) -> Any:
+        return kind(**members | {name: rule.load(reading) for name, rule in rules.items()})
 
     def save(value: Any, fields: Fields) -> dict[str, Any]:
         if value is None:
             return {}
-        return {k: v for name, rule in members.items() for k, v in rule.save(getattr(value, name), fields).items()}
+        return {k: v for name, rule in rules.items() for k, v in rule.save(getattr(value, name), fields).items()}
 
-    return Setting(tuple(key for rule in members.values() for key in rule.keys), load, save)
+    return Setting(tuple(key for rule in rules.values() for key in rule.keys), load, save)
 
 
 def merged(parts: Mapping[str, dict[str, Any]], family: str) -> dict[str, Any]:

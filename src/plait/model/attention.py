@@ -70,13 +70,13 @@ class Attention(Part):
         return Norm(a, *shapes[a.qk_norm]) if a.qk_norm else None
 
     def _split(self, x: Tensor, norm: Norm | None, sight: Sight | None = None) -> Tensor:
-        """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, clipped, normed and turned to their positions."""
-        x = x if self.clip is None else x.clamp(-self.clip, self.clip)
+        """``(b, n, heads * d)`` -> ``(b, heads, n, d)``, normed, clipped and turned to their positions."""
         if norm is not None and norm.width != self.d_head:  # over all heads at once
             x, norm = norm(x), None
         x = x.unflatten(-1, (-1, self.d_head))
         if norm is not None and not self.turns_first:
             x = norm(x)
+        x = x if self.clip is None else x.clamp(-self.clip, self.clip)
         x = x.transpose(1, 2)
         if sight is not None and sight.rotation is not None and sight.table is not None:
             x = sight.rotation.turn(x, sight.table)
