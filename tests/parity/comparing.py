@@ -58,13 +58,17 @@ def inputs(architecture: Architecture, length: int, rows: int = 2) -> tuple[Tens
 
 
 def lift_tables(model: Any) -> None:
-    """Fairseq's sinusoids, whose angles were float32 when the model was made: as ours, rounded at the end alone."""
+    """Tables whose angles were float32 when the model was made: fairseq's sinusoids are, as ours, rounded at the end
+    alone; GPT-J's rotations, as ours, not at all."""
     for module in model.modules():
         if hasattr(module, "get_embedding"):
             table = module.weights if hasattr(module, "weights") else module.weight
             with Exact64():
                 exact = module.get_embedding(*table.shape, module.padding_idx)
             table.data = exact.float().to(table.dtype)
+        if hasattr(module, "pos_embd_dim"):
+            with Exact64():
+                module.__init__(model.config)
 
 
 @dataclass(frozen=True)
