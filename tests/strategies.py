@@ -21,6 +21,7 @@ from plait.architecture import (
     Architecture,
     Classification,
     EncoderDifferences,
+    Experts,
     LayerType,
     RelativeBias,
     Rope,
@@ -85,6 +86,36 @@ ROTATING: tuple[tuple[dict[str, Any], ...], ...] = (
     ({}, {"qkv_bias": False}, {"qkv_bias": False, "output_bias": False}, {"output_bias": False}, {"ffn_bias": False}),
     ({}, {"tied": True}, {"tied": True, "logit_bias": True}),
 )
+
+# Of 6 experts of width 10, of which a token takes 2, unless said otherwise; and what goes with them.
+EXPERTS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "softmax": ("decoder", {}, {"gated": True, "activation": "silu", "ffn_bias": False, **POSITIONS["rope"]}),
+    "renormalized": ("encoder-decoder", {"renormalize": True, "per_token": 3}, {"activation": "gelu"}),
+    "softmax-bias": ("decoder", {"renormalize": True, "selection_bias": True}, {"gated": True, "ffn_bias": False}),
+    "topk-limit": (
+        "decoder",
+        {"router": "softmax_topk", "router_bias": True, "d_expert": 16},
+        {"gated": True, "activation": "quick_gelu", "glu_limit": 0.5, "glu_offset": 1.0, "attention_sinks": True},
+    ),
+    "sigmoid": ("decoder", {"router": "sigmoid"}, {"gated": True, "norm_placement": "sandwich"}),
+    "groups": (
+        "decoder",
+        {
+            "n_experts": 12, "per_token": 3, "router": "sigmoid", "selection_bias": True, "renormalize": True,
+            "routed_scale": 2.5, "groups": 4, "top_groups": 2, "d_shared": 14,
+        },
+        {"gated": True, "activation": "silu", "layer_types": (LayerType(sparse=False), LayerType(), LayerType())},
+    ),
+    "shared": ("encoder", {"d_shared": 7}, {"gated": True, "residual_scale": 0.5, "norm_placement": "post"}),
+    "shared-gate": ("decoder", {"d_shared": 16, "shared_gate": True}, {"ffn_bias": "down", "parallel": "separate"}),
+    "parallel": ("decoder", {"d_shared": 8}, {"gated": True, "parallel": "shared"}),
+    "all-of-one": ("decoder", {"n_experts": 1, "per_token": 1}, {"tied": True}),
+    "alternate": (
+        "encoder-decoder",
+        {"renormalize": True},
+        {"gated": True, "layer_types": (LayerType(), LayerType(sparse=False)), "position": "learned"},
+    ),
+}  # fmt: skip
 
 # What the pairs leave out, one or a few knobs a row.
 TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -166,6 +197,17 @@ TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "shared-layers-inner": ("encoder", {"n_encoder_layers": 6, "shared_layers": SharedLayers(groups=2, inner=2)}),
     "ffn-bias-down": ("encoder", {"ffn_bias": "down", "gated": True, "activation": "gelu"}),
+    "glu-limit": (
+        "decoder",
+        {"gated": True, "activation": "quick_gelu", "glu_limit": 0.5, "glu_offset": 1.0, "norm": "rmsnorm"},
+    ),
+    **{
+        f"experts-{name}": (
+            kind,
+            {"experts": Experts(**{"n_experts": 6, "per_token": 2, "d_expert": 10, **spec}), **knobs},
+        )
+        for name, (kind, spec, knobs) in EXPERTS.items()
+    },
     "scale": ("decoder", {"attention_scale": 0.9, "position": "learned"}),
     "softcap": ("encoder-decoder", {"attention_softcap": 0.8, "logit_softcap": 1.5, "norm_placement": "sandwich"}),
     "clip": ("decoder", {"qkv_clip": 0.3, "position": "alibi"}),
@@ -255,6 +297,9 @@ def architectures(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> Arc
     knobs["attention_scale"] = one_of(None, 1.0, 0.3)
     knobs["attention_softcap"], knobs["qkv_clip"] = one_of(None, 1.0), one_of(None, 0.5)
     knobs["activation"], knobs["gated"] = one_of(*get_args(Activation)), one_of(False, True)
+    if knobs["gated"]:
+        knobs["glu_limit"], knobs["glu_offset"] = one_of(None, 0.5), one_of(0.0, 1.0)
+    knobs["experts"] = one_of(None, None, draw(_experts()))
     knobs["embedding_scale"], knobs["embedding_norm"] = one_of(1.0, 4.0), one_of(False, True)
     knobs["token_types"] = 0 if kind == "decoder" else one_of(0, 1, 2)
     knobs["d_embedding"] = one_of(None, 8)
@@ -287,7 +332,34 @@ def _draw_positions(knobs: dict[str, Any], one_of: Any) -> None:
         None, *(RelativeBias(buckets=8, max_distance=12, per_layer=per_layer) for per_layer in (False, True))
     )
     n_types = one_of(0, 1, 2)
-    knobs["layer_types"] = tuple(LayerType(window=one_of(None, 1, 3), rope=one_of(*own)) for _ in range(n_types))
+    dense = (True, False) if knobs["experts"] else (True,)
+    knobs["layer_types"] = tuple(
+        LayerType(window=one_of(None, 1, 3), rope=one_of(*own), sparse=one_of(*dense)) for _ in range(n_types)
+    )
+
+
+@st.composite
+def _experts(draw: st.DrawFn) -> Experts:
+    def one_of(*values: Any) -> Any:
+        return draw(st.sampled_from(values))
+
+    router = one_of("softmax", "softmax_topk", "sigmoid")
+    groups, top_groups = one_of((1, 1), (3, 2), (2, 1)) if router == "sigmoid" else (1, 1)
+    d_shared = one_of(None, 7)
+    return Experts(
+        n_experts=6,
+        per_token=one_of(1, 2, 3),
+        d_expert=one_of(10, 16),
+        router=router,
+        router_bias=one_of(False, True),
+        selection_bias=one_of(False, True),
+        renormalize=router != "softmax_topk" and one_of(False, True),
+        routed_scale=one_of(1.0, 2.5),
+        groups=groups,
+        top_groups=top_groups,
+        d_shared=d_shared,
+        shared_gate=d_shared is not None and one_of(False, True),
+    )
 
 
 def _draw_head(knobs: dict[str, Any], kind: str, one_of: Any) -> None:

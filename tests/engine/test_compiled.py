@@ -16,7 +16,7 @@ from plait.engine.packed import pack
 from plait.engine.runner import EngineRunner
 from plait.engine.structs import sizes
 from plait.engine.torch_path import TorchPath
-from plait.engine.weights import DenseWeights, PackedWeights, matrices
+from plait.engine.weights import DenseWeights, PackedWeights, matrices, read_matrix
 from plait.model import Transformer
 from tests.models import random_model
 from tests.strategies import over_grid
@@ -42,7 +42,10 @@ def runners(
         return parameters[name].detach().to(dtype)
 
     stacks = matrices(programs.values())
-    packed = {names: pack(torch.cat([read(n, torch.float32) for n in names]), "F32") for names in stacks}
+    packed = {
+        names: pack(torch.cat([read_matrix(lambda name: read(name, torch.float32), n) for n in names]), "F32")
+        for names in stacks
+    }
     held, dense = PackedWeights(read, packed), DenseWeights(read, torch.float32)
     mine = {name: (program, Compiled(program, held, team)) for name, program in programs.items()}
     theirs = {name: (program, TorchPath(program, dense)) for name, program in programs.items()}

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -81,17 +82,18 @@ class Weights:
 
     def blocks(self, name: str) -> Blocks | None:
         """The stored blocks, not rounded again: rows renamed, split, joined or in another order, never their bytes.
+        Those of experts ``(e, out, in)`` are rows of one matrix, an expert's after the other's.
 
         ``None`` where the parameter is stored otherwise, where the way from there cuts through rows, and where the
         model in memory holds other numbers: it was trained, edited, or loaded in another type than float32.
         """
         parameter = self._parameter(name)
         found = self._stored_blocks(name)
-        if found is None or (found.rows, found.columns) != tuple(parameter.shape):
+        if found is None or (found.rows, found.columns) != (prod(parameter.shape[:-1]), parameter.shape[-1]):
             return None
         if parameter.is_meta:
             return found
-        same = parameter.dtype == torch.float32 and torch.equal(found.dequantised(), parameter.cpu())
+        same = parameter.dtype == torch.float32 and torch.equal(found.dequantised(), parameter.cpu().flatten(0, -2))
         return found if same else None
 
     def _stored_blocks(self, name: str) -> Blocks | None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from plait.engine import program as p
-from plait.engine.interpret import Dense, Registers, at, biases, visible
+from plait.engine.interpret import Dense, Registers, at, biases, fire, visible, with_shared
 from plait.engine.laid import Batch, Laid
 from plait.engine.pages import PAGE, Pages
 
@@ -51,6 +51,35 @@ def attend(o: p.Attend, laid: Laid, registers: Registers, weights: Dense) -> Non
             target.copy_(mix[:, 0])
         else:
             target[batch.rows] = mix
+
+
+def experts(o: p.Experts, registers: Registers, weights: Dense) -> None:
+    """Few rows, by products whose shapes do not depend on who is picked, so that they can be captured: the matrices of
+    the experts picked are copied side by side, or where that would be more to read, all experts take all rows."""
+    x, routes = at(o.source, registers), at(o.routes, registers)  # n d, n e
+    if 3 * len(x) * o.per_token > o.n_experts:  # a copy is read, written, and read again
+        y = _of_experts(o, x, weights, None)  # e n d
+        y = (routes.T.unsqueeze(-1) * y).sum(0)
+    else:
+        counts, chosen = routes.topk(o.per_token)  # n k
+        picked = x.repeat_interleave(o.per_token, 0).unsqueeze(1)  # n k rows, each a product of its own
+        y = _of_experts(o, picked, weights, chosen.flatten())
+        y = (counts.unsqueeze(-1) * y.view(*chosen.shape, -1)).sum(1)
+    at(o.target, registers).copy_(with_shared(o, y, registers))
+
+
+def _of_experts(o: p.Experts, x: Tensor, weights: Dense, chosen: Tensor | None) -> Tensor:
+    """``x`` through the experts chosen, or all."""
+
+    def linear(z: Tensor, name: str, bias: str | None) -> Tensor:
+        weight = weights.dense(name) if chosen is None else weights.dense(name)[chosen]
+        y = (z.to(weight.dtype) @ weight.transpose(1, 2)).to(x.dtype)
+        if bias is None:
+            return y
+        added = weights.dense(bias) if chosen is None else weights.dense(bias)[chosen]
+        return y + added.unsqueeze(1)
+
+    return linear(fire(o, x, linear), o.down, o.down_bias)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from plait.engine import program as p
-from plait.engine.batched import attend, store
+from plait.engine.batched import attend, experts, store
 from plait.engine.interpret import Dense, execute
 from plait.engine.laid import Laid, Laying, arrays, end_to_end, power, spread, widened
 from plait.engine.passes import Pass
@@ -54,7 +54,7 @@ class DevicePath:
         else:
             laid = self._laying.lay(pass_)
             flat = torch.from_numpy(end_to_end(arrays(laid)))
-            self._do(spread(laid, flat.to(self._device)), registers)
+            self._do(spread(laid, flat.to(self._device)), registers, captured=False)
 
     def _step(self, pass_: Pass) -> Tensor:
         """One row a sequence, in memory that stays where it is: the output."""
@@ -83,15 +83,17 @@ class DevicePath:
             }
         registers, inputs = self._registers[rows], flat.to(self._device, copy=True)
         still = spread(laid, inputs)
-        return _Step(inputs, registers, self._capture(lambda: self._do(still.anew(), registers)))
+        return _Step(inputs, registers, self._capture(lambda: self._do(still.anew(), registers, captured=True)))
 
-    def _do(self, laid: Laid, registers: Mapping[Register, Tensor]) -> None:
+    def _do(self, laid: Laid, registers: Mapping[Register, Tensor], *, captured: bool) -> None:
         for operation in self._program.operations:
             match operation:
                 case p.Store():
                     store(operation, laid, registers)
                 case p.Attend():
                     attend(operation, laid, registers, self._weights)
+                case p.Experts() if captured:
+                    experts(operation, registers, self._weights)
                 case _:
                     execute(operation, laid, registers, self._weights)
 

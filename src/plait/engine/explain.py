@@ -13,8 +13,8 @@ from plait.checkpoint.quantise import block_types
 from plait.engine.lower import lower
 from plait.engine.packed import FORMATS, PANEL
 from plait.engine.plan import Load, costs
-from plait.engine.program import Operation
-from plait.engine.weights import Formats, matrix_of
+from plait.engine.program import Operation, whole
+from plait.engine.weights import Formats, matrices_of
 from plait.model import Transformer
 from plait.parameters import parameters
 
@@ -57,13 +57,14 @@ def explain(
         ran = implementations(program)
         for cost, (operation, implementation) in zip(costs(program, shapes, loads[tower], seen), ran, strict=True):
             format, size = "", 4 * cost.parameters
-            matrix = matrix_of(operation)
-            if matrix:
-                format = formats(matrix[0])
-                new = [name for name in matrix if name not in counted]
+            names = [name for matrix in matrices_of(operation) for name in matrix]
+            if names:
+                format = formats(names[0])
+                new = [name for name in names if name not in counted]
                 counted.update(new)
-                plain = sum(shapes[name][0] * shapes[name][1] for name in new)
-                size = 4 * (cost.parameters - plain) + sum(_bytes(format, *shapes[name]) for name in new)
+                matrices = [shapes[whole(name)[0]][-2:] for name in new]
+                plain = sum(rows * columns for rows, columns in matrices)
+                size = 4 * (cost.parameters - plain) + sum(_bytes(format, *matrix) for matrix in matrices)
             found.append(Line(tower, operation, implementation, format, cost.flops, cost.parameters, size))
     return found
 

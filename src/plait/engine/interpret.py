@@ -19,7 +19,8 @@ from plait.engine.laid import Laid
 from plait.engine.pages import PAGE
 from plait.engine.passes import Held, Pass
 from plait.engine.program import Operation, Register, View
-from plait.model.feedforward import ACTIVATIONS
+from plait.model.experts import SCORES, choose
+from plait.model.feedforward import ACTIVATIONS, gated
 from plait.model.position import alibi, alibi_slopes, relative_buckets, sinusoids
 
 
@@ -188,7 +189,42 @@ def _activate(o: p.Activate, pass_: Pass | Laid, registers: Registers, weights: 
 
 def _gate(o: p.Gate, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
     target = at(o.target, registers)
-    target.copy_(ACTIVATIONS[o.activation](target) * at(o.up, registers))
+    target.copy_(gated(ACTIVATIONS[o.activation], target, at(o.up, registers), o.limit, o.offset))
+
+
+def _route(o: p.Route, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
+    target = at(o.target, registers)
+    bias = None if o.score_bias is None else weights.dense(o.score_bias)
+    counts, chosen = choose(SCORES[o.spec.router](target), o.spec, bias)
+    target.copy_(torch.zeros_like(target).scatter(1, chosen, counts))
+
+
+def _experts(o: p.Experts, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
+    x, routes = at(o.source, registers), at(o.routes, registers)
+    y = torch.zeros_like(x)
+    for number in (routes != 0).any(0).nonzero()[:, 0].tolist():
+        rows = routes[:, number].nonzero()[:, 0]
+
+        def linear(z: Tensor, name: str, bias: str | None, number: int = number) -> Tensor:
+            return _product(z, weights.dense(name)[number], None if bias is None else weights.dense(bias)[number])
+
+        made = linear(fire(o, x[rows], linear), o.down, o.down_bias)
+        y.index_add_(0, rows, made * routes[rows, number, None])
+    at(o.target, registers).copy_(with_shared(o, y, registers))
+
+
+def fire(o: p.Experts, x: Tensor, linear: Callable[[Tensor, str, str | None], Tensor]) -> Tensor:
+    """What the experts' down projections read, ``linear`` being a product with a parameter and its bias."""
+    up, act = linear(x, o.up, o.up_bias), ACTIVATIONS[o.activation]
+    return act(up) if o.gate is None else gated(act, linear(x, o.gate, o.gate_bias), up, o.limit, o.offset)
+
+
+def with_shared(o: p.Experts, y: Tensor, registers: Registers) -> Tensor:
+    """What experts made, and what the one made that every row takes."""
+    if o.shared is None:
+        return y
+    shared = at(o.shared, registers)
+    return y + (shared if o.shared_gate is None else at(o.shared_gate, registers).sigmoid() * shared)
 
 
 def _add(o: p.Add, pass_: Pass | Laid, registers: Registers, weights: Dense) -> None:
@@ -230,6 +266,8 @@ _DO: dict[type[Operation], Callable[[Any, Any, Registers, Dense], None]] = {
     p.Attend: _attend,
     p.Activate: _activate,
     p.Gate: _gate,
+    p.Route: _route,
+    p.Experts: _experts,
     p.Add: _add,
     p.Take: _take,
     p.Pool: _pool,

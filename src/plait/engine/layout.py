@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,6 +74,15 @@ class Layout:
             self._held[names] = (packed, kernels.matrix(packed))
         return ctypes.addressof(self._held[names][1])
 
+    def _of_experts(self, name: str | None, count: int) -> int | None:
+        """The matrices of all experts, one record after the other."""
+        if name is None:
+            return None
+        if name not in self._held:
+            packed = [self._weights.matrix((p.expert(name, number),)) for number in range(count)]
+            self._held[name] = (packed, (kernels.Matrix * count)(*map(kernels.matrix, packed)))
+        return ctypes.addressof(self._held[name][1])
+
     def _table(self, name: str | None) -> int | None:
         return None if name is None else self._tensor((name, "table"), lambda: self._weights.dense(name))
 
@@ -101,6 +111,29 @@ class Layout:
             return torch.cat([torch.zeros(rest) if part is None else part.flatten() for part in parts])
 
         return self._tensor((names, "bias"), stacked)
+
+    def _gate(self, o: p.Gate) -> dict[str, Any]:
+        return {"limit": math.inf if o.limit is None else o.limit}
+
+    def _route(self, o: p.Route) -> dict[str, Any]:
+        return {
+            "score_bias": self._vector(o.score_bias),
+            "sigmoid": o.spec.router == "sigmoid",
+            "per_token": o.spec.per_token,
+            "groups": o.spec.groups,
+            "top_groups": o.spec.top_groups,
+            "renormalize": o.spec.renormalize or o.spec.router == "softmax_topk",
+            "scale": o.spec.routed_scale,
+        }
+
+    def _experts(self, o: p.Experts) -> dict[str, Any]:
+        nowhere = structs.View(-1, 0, 0)
+        return {
+            **{name: self._of_experts(getattr(o, name), o.n_experts) for name in ("gate", "up", "down")},
+            **{name: self._vector(getattr(o, name)) for name in ("gate_bias", "up_bias", "down_bias")},
+            **{name: nowhere for name in ("shared", "shared_gate") if getattr(o, name) is None},
+            "limit": math.inf if o.limit is None else o.limit,
+        }
 
     def _rotate(self, o: p.Rotate) -> dict[str, Any]:
         return {"turns": self.ropes.index(o.rope), "interleaved": o.rope.interleaved}

@@ -16,6 +16,7 @@ from plait.model import Transformer
 from plait.model.attention import Attention
 from plait.model.block import Block
 from plait.model.embedding import Embedding
+from plait.model.experts import Experts
 from plait.model.feedforward import ACTIVATIONS, FeedForward
 from plait.model.head import Head
 from plait.model.norm import Norm, Slots
@@ -120,7 +121,7 @@ class _Emitter:
             entered = entered if part.parallel == "shared" else self.enter(part.ffn_norms, x)
             fired = self.hidden(part.ffn, entered)
             self.leave(part.attention_norms, x, self.linear(part.attention.output, mix, self.branch))
-            self.add(x, self.after(part.ffn_norms, self.linear(part.ffn.down, fired, self.branch)), part.ffn_norms)
+            self.add(x, self.after(part.ffn_norms, self.down(part.ffn, fired)), part.ffn_norms)
             return
         self.leave(part.attention_norms, x, self.linear(part.attention.output, mix, self.branch))
         if part.cross is not None and part.cross_norms is not None:
@@ -129,7 +130,7 @@ class _Emitter:
             mix = self.attend(part.cross, queries, "memory", part.index, {"causal": False})
             self.leave(part.cross_norms, x, self.linear(part.cross.output, mix, self.branch))
         fired = self.hidden(part.ffn, self.enter(part.ffn_norms, x))
-        self.leave(part.ffn_norms, x, self.linear(part.ffn.down, fired, self.branch))
+        self.leave(part.ffn_norms, x, self.down(part.ffn, fired))
 
     @property
     def branch(self) -> View:
@@ -181,11 +182,11 @@ class _Emitter:
         self.operations.append(store)
 
     def refine(self, part: Attention, heads: View, norm: Norm | None, rope: object) -> None:
-        """Clip, norm and turn the heads, in place."""
-        if part.clip is not None:
-            self.operations.append(p.Clamp(target=heads, limit=part.clip))
+        """Norm, clip and turn the heads, in place."""
         if norm is not None and not part.turns_first:
             self.norm(norm, heads, heads)
+        if part.clip is not None:
+            self.operations.append(p.Clamp(target=heads, limit=part.clip))
         if rope is not None:
             self.operations.append(p.Rotate(target=heads, d_head=part.d_head, rope=rope))  # pyright: ignore
         if norm is not None and part.turns_first:
@@ -210,7 +211,10 @@ class _Emitter:
         )
         return mix
 
-    def hidden(self, part: FeedForward, x: View) -> View:
+    def hidden(self, part: FeedForward | Experts, x: View) -> View:
+        """What ``down`` makes of x at last; of experts, which have a ``down`` each, all that they make."""
+        if isinstance(part, Experts):
+            return self.experts(part, x)
         width, act = part.up.out_features, _NAMES[part.act]
         register = Register("hidden", width if part.gate is None else 2 * width)
         first = register.columns(0, width)
@@ -221,8 +225,44 @@ class _Emitter:
             second = register.columns(width, width)
             self.linear(part.gate, x, first)
             self.linear(part.up, x, second)
-            self.operations.append(p.Gate(target=first, up=second, activation=act))
+            limits = {"limit": part.limit, "offset": part.offset}
+            self.operations.append(p.Gate(target=first, up=second, activation=act, **limits))
         return first
+
+    def down(self, part: FeedForward | Experts, fired: View) -> View:
+        return fired if isinstance(part, Experts) else self.linear(part.down, fired, self.branch)
+
+    def experts(self, part: Experts, x: View) -> View:
+        spec, own = part.router.spec, part.experts
+        routes = self.linear(part.router, x, Register("routes", spec.n_experts).whole)
+        self.operations.append(p.Route(target=routes, spec=spec, score_bias=self.name(part.router.score_bias)))
+        shared: dict[str, View] = {}
+        if part.shared is not None:
+            made = Register("shared", self.architecture.d_model).whole
+            shared["shared"] = self.linear(part.shared.down, self.hidden(part.shared, x), made)
+        if part.shared_gate is not None:
+            shared["shared_gate"] = self.linear(part.shared_gate, x, Register("shared_gate", 1).whole)
+        target = Register("experts", self.architecture.d_model).whole
+        self.operations.append(
+            p.Experts(
+                target=target,
+                source=x,
+                routes=routes,
+                **shared,
+                n_experts=spec.n_experts,
+                per_token=spec.per_token,
+                activation=_NAMES[part.act],
+                limit=part.limit,
+                offset=part.offset,
+                gate=None if own.gate is None else self.weight(own.gate.weight),
+                up=self.weight(own.up.weight),
+                down=self.weight(own.down.weight),
+                gate_bias=None if own.gate is None else self.name(own.gate.bias),
+                up_bias=self.name(own.up.bias),
+                down_bias=self.name(own.down.bias),
+            )
+        )
+        return target
 
     def remember(self, memory: View, decoder: Stack) -> None:
         for block in decoder.blocks:

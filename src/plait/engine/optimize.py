@@ -20,7 +20,7 @@ from plait.engine.device_path import DevicePath, Graphs, Work
 from plait.engine.lower import lower
 from plait.engine.packed import unpack
 from plait.engine.pages import CPU, Pages
-from plait.engine.program import Program
+from plait.engine.program import Program, whole
 from plait.engine.runner import EngineRunner
 from plait.engine.torch_path import TorchPath
 from plait.engine.towers import Executor
@@ -126,7 +126,7 @@ def on_device(
     types: dict[str, torch.dtype] = {}
     if dtype != "float64":
         names = {name for stack in matrices(programs.values()) for name in stack}
-        types = {name: torch.float32 if formats(name) == "F32" else torch.bfloat16 for name in names}
+        types = {whole(name)[0]: torch.float32 if formats(name) == "F32" else torch.bfloat16 for name in names}
     held = DenseWeights(weights.read, _computed(dtype), device, types)
     held.read_now(programs.values())
     if capture is None:
@@ -202,10 +202,15 @@ def _dense(
     programs: Collection[Program], weights: Weights, formats: Formats, dtype: str, *, rounds: bool
 ) -> DenseWeights:
     """What the torch path computes with: the numbers that kernels would, dequantised."""
-    packed = {name for names in matrices(programs) for name in names} if rounds or dtype == "bfloat16" else ()
+    packed: dict[str, list[str]] = {}  # parameter -> its matrices: itself, or one for each expert
+    for name in (name for names in matrices(programs) for name in names) if rounds or dtype == "bfloat16" else ():
+        packed.setdefault(whole(name)[0], []).append(name)
 
     def read(name: str, computed: torch.dtype) -> torch.Tensor:
-        return unpack(formats.pack((name,))).to(computed) if name in packed else weights.read(name, computed)
+        if name not in packed:
+            return weights.read(name, computed)
+        parts = [unpack(formats.pack((part,))).to(computed) for part in packed[name]]
+        return parts[0] if packed[name] == [name] else torch.stack(parts)
 
     dense = DenseWeights(read, _computed(dtype))
     dense.read_now(programs)

@@ -49,6 +49,9 @@ def _flops(operation: Operation, shapes: Mapping[str, Shape], load: Load) -> int
         case p.Linear():
             rows = load.wanted if operation.target.register.taken else load.rows
             return 2 * rows * sum(prod(shapes[name]) for name in operation.weight)
+        case p.Experts():
+            names = [name for name in (operation.gate, operation.up, operation.down) if name is not None]
+            return 2 * load.rows * operation.per_token * sum(prod(shapes[name][1:]) for name in names)
         case p.Attend():
             keys = load.memory if operation.space == "memory" else load.keys
             return 2 * 2 * load.rows * operation.n_heads * operation.d_head * keys

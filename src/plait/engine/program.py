@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 from plait.architecture import Activation, Alibi, Pooling, RelativeBias, Rope, Sinusoid
+from plait.architecture import Experts as ExpertsSpec
 
 Space = Literal["self", "memory", "pass"]  # a decoder's own cache; an encoder's states; scratch of encoder layers
 
@@ -173,10 +174,42 @@ class Activate(Operation):
 
 @dataclass(frozen=True, kw_only=True)
 class Gate(Operation):
-    """``act(target) * up``, in place of the gate."""
+    """``act(target) * (up + offset)``, in place of the gate, which is cut above ``limit``, and ``up`` to both sides."""
 
     up: View
     activation: Activation
+    limit: float | None = None
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route(Operation):
+    """Logits of all experts become, in place, what each that is picked counts, and 0 for the others."""
+
+    spec: ExpertsSpec
+    score_bias: str | None = _weights(default=None)  # pyright: ignore
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experts(Operation):
+    """``sum of routes_e * expert_e(source)`` over the experts that count for a row, and ``sigmoid(shared_gate) *
+    shared``. The experts of a parameter ``(e, out, in)`` are matrices of their own: ``expert(name, e)``."""
+
+    source: View
+    routes: View
+    shared: View | None = None
+    shared_gate: View | None = None
+    n_experts: int
+    per_token: int
+    activation: Activation
+    limit: float | None = None
+    offset: float = 0.0
+    gate: str | None = _weights(default=None)  # pyright: ignore
+    up: str = _weights()  # pyright: ignore
+    down: str = _weights()  # pyright: ignore
+    gate_bias: str | None = _weights(default=None)  # pyright: ignore
+    up_bias: str | None = _weights(default=None)  # pyright: ignore
+    down_bias: str | None = _weights(default=None)  # pyright: ignore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,6 +274,17 @@ class Program:
     def pools(self) -> bool:
         """Whether the head has one line for each sequence."""
         return any(isinstance(operation, Pool) for operation in self.operations)
+
+
+def expert(name: str, number: int) -> str:
+    """One expert's matrix in a parameter that has them all."""
+    return f"{name}[{number}]"
+
+
+def whole(name: str) -> tuple[str, int | None]:
+    """The parameter of a name, and which expert of it, if one is meant."""
+    parameter, bracket, number = name.partition("[")
+    return parameter, int(number.removesuffix("]")) if bracket else None
 
 
 def views(operation: Operation) -> Iterator[View]:

@@ -49,10 +49,24 @@ OPERATIONS: dict[type[p.Operation], type[ctypes.Structure]] = {  # in the order 
         ("scale softcap", number),
     ),
     p.Activate: _struct("Activate", ("target", View), ("activation", integer)),
-    p.Gate: _struct("Gate", ("target up", View), ("activation", integer)),
+    p.Gate: _struct("Gate", ("target up", View), ("activation", integer), ("limit offset", number)),
     p.Add: _struct("Add", ("target source", View), ("skip scale", number)),
     p.Take: _struct("Take", ("target source", View)),
     p.Cap: _struct("Cap", ("target", View), ("scale softcap", number)),
+    p.Route: _struct(
+        "Route",
+        ("target", View),
+        ("score_bias", pointer),
+        ("sigmoid per_token groups top_groups renormalize", integer),
+        ("scale", number),
+    ),
+    p.Experts: _struct(
+        "Experts",
+        ("target source routes shared shared_gate", View),
+        ("gate up down gate_bias up_bias down_bias", pointer),
+        ("n_experts per_token activation", integer),
+        ("limit offset", number),
+    ),
 }
 KINDS = {kind: place for place, kind in enumerate(OPERATIONS)}
 Operation = _struct("Operation", ("kind", integer), ("fields", pointer), ("wait_few wait_many", integer))

@@ -65,7 +65,7 @@ def _access(operation: Operation, kept: Sequence[Register]) -> _Access:
             reads.append((operation.space, operation.layer))
             writes.append("scratch")
             share = None
-        case p.Linear():
+        case p.Linear() | p.Experts():
             writes.append("scratch")
             share = None
         case p.Take() | p.Cap():

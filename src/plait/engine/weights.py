@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -26,19 +27,27 @@ def matrices(programs: Iterable[Program]) -> list[tuple[str, ...]]:
     found: dict[tuple[str, ...], None] = {}
     for program in programs:
         for operation in program.operations:
-            if names := matrix_of(operation):
-                found[names] = None
+            found |= dict.fromkeys(matrices_of(operation))
     return list(found)
 
 
-def matrix_of(operation: Operation) -> tuple[str, ...]:
-    """The parameters that are packed for an operation, stacked; none for most."""
+def matrices_of(operation: Operation) -> tuple[tuple[str, ...], ...]:
+    """The parameters that are packed for an operation, those of a matrix stacked; none for most."""
     match operation:
         case p.Linear():
-            return operation.weight
+            return (operation.weight,)
         case p.Embed():
-            return (operation.table,)
+            return ((operation.table,),)
+        case p.Experts():
+            names = [name for name in (operation.gate, operation.up, operation.down) if name is not None]
+            return tuple((p.expert(name, number),) for name in names for number in range(operation.n_experts))
     return ()
+
+
+def read_matrix(read: Callable[[str], Tensor], name: str) -> Tensor:
+    """A matrix that ``matrices`` names: a parameter, or one expert's part of it."""
+    parameter, number = p.whole(name)
+    return read(parameter) if number is None else read(parameter)[number]
 
 
 class DenseWeights:
@@ -102,6 +111,8 @@ class Formats:
 
     def __init__(self, weights: Weights | None, dtype: str, blocks: Mapping[str, str] | None) -> None:
         self._stored, self._dtype, self._blocks = weights, dtype, blocks or {}
+        self._read = lru_cache(maxsize=1)(self._read_whole)  # experts' matrices are asked for one by one
+        self._in_blocks = lru_cache(maxsize=1)(self._blocks_whole)
 
     @property
     def rounded(self) -> tuple[str, ...]:
@@ -114,9 +125,10 @@ class Formats:
         return self._stored
 
     def __call__(self, name: str) -> str:
-        """The format of one parameter; parameters of one format may be stacked."""
+        """The format of one matrix; those of one format may be stacked."""
         from plait.engine.packed import BLOCKS
 
+        name = p.whole(name)[0]
         if name in self._blocks:
             return BLOCKS[self._blocks[name]][0]
         if self._dtype != "stored" or self._stored is None:
@@ -125,7 +137,7 @@ class Formats:
         return BLOCKS[kind][0] if kind in BLOCKS else "BF16" if kind == "BF16" else "F32"
 
     def pack(self, names: tuple[str, ...]) -> Packed:
-        """The parameters, one below the other, in their format. Blocks of a file are not rounded again."""
+        """The matrices, one below the other, in their format. Blocks of a file are not rounded again."""
         from plait.engine.packed import pack, pack_blocks
 
         found = [self._rounded(name) for name in names]
@@ -134,19 +146,32 @@ class Formats:
             return pack_blocks(_joined(blocks))
         format = self(names[0])
         if format not in ("F32", "BF16"):
-            notice(f"{names[0]}: its {self._weights.stored_type(names[0])} blocks cannot be taken; float32 is used.")
+            kind = self._weights.stored_type(p.whole(names[0])[0])
+            notice(f"{names[0]}: its {kind} blocks cannot be taken; float32 is used.")
             format = "F32"
         dtype = torch.float32 if format == "F32" else torch.bfloat16
-        values = [self._weights.read(name, dtype) for name in names]
+        values = [read_matrix(lambda parameter: self._read(parameter, dtype), name) for name in names]
         return pack(values[0] if len(values) == 1 else torch.cat(values), format)
 
     def _rounded(self, name: str) -> Blocks | None:
-        """The parameter in blocks, as they are stored or as they are asked for."""
+        """The matrix in blocks, as they are stored or as they are asked for."""
         from plait.checkpoint.rounding import round_to_blocks
 
-        if name in self._blocks:
-            return round_to_blocks(self._weights.read(name, torch.float32), self._blocks[name])
-        return self._weights.blocks(name) if self._dtype == "stored" else None
+        parameter, number = p.whole(name)
+        if parameter in self._blocks:
+            read = read_matrix(lambda parameter: self._read(parameter, torch.float32), name)
+            return round_to_blocks(read, self._blocks[parameter])
+        found = self._in_blocks(parameter) if self._dtype == "stored" else None
+        if found is None or number is None:
+            return found
+        rows = self._weights.shape(parameter)[1]
+        return dataclasses.replace(found, rows=rows, data=found.data[number * rows : (number + 1) * rows])
+
+    def _read_whole(self, parameter: str, dtype: torch.dtype) -> Tensor:
+        return self._weights.read(parameter, dtype)
+
+    def _blocks_whole(self, parameter: str) -> Blocks | None:
+        return self._weights.blocks(parameter)
 
 
 def _joined(parts: list[Blocks]) -> Blocks:

@@ -5,6 +5,8 @@ Legend: b batch, n tokens, k picked for each, e experts, r = b n k rows, one for
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,6 +17,12 @@ from plait.model.feedforward import ACTIVATIONS, FeedForward, gated
 from plait.model.grouped import GroupedLinear
 from plait.model.linear import Linear
 from plait.model.sites import Part
+
+SCORES: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": lambda logits: logits.softmax(-1),
+    "softmax_topk": lambda logits: logits.softmax(-1),
+    "sigmoid": torch.sigmoid,
+}
 
 
 class Router(Part):
@@ -38,25 +46,29 @@ class Router(Part):
         # In half precision near ties would fall otherwise than they were trained to.
         wide = torch.promote_types(x.dtype, torch.float32)
         logits = F.linear(x.to(wide), self.weight.to(wide), None if self.bias is None else self.bias.to(wide))
-        scores = self.site("scores", logits.sigmoid() if self.spec.router == "sigmoid" else logits.softmax(-1))
-        judged = scores if self.score_bias is None else scores + self.score_bias.to(wide)
-        order = self._in_groups(judged).sort(dim=-1, descending=True, stable=True)[1]
-        chosen = order[..., : self.spec.per_token]
-        weights = scores.gather(-1, chosen)
-        # The best, then their softmax: the same as the softmax over all, made to add up to 1 again.
-        if self.spec.renormalize or self.spec.router == "softmax_topk":
-            weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
-        return weights * self.spec.routed_scale, chosen
+        scores = self.site("scores", SCORES[self.spec.router](logits))
+        return choose(scores, self.spec, None if self.score_bias is None else self.score_bias.to(wide))
 
-    def _in_groups(self, judged: Tensor) -> Tensor:
-        """The same, and -inf outside the groups whose two best add up to most."""
-        spec = self.spec
-        if spec.top_groups == spec.groups:
-            return judged
-        grouped = judged.unflatten(-1, (spec.groups, -1))
-        order = grouped.topk(2, dim=-1)[0].sum(-1).sort(dim=-1, descending=True, stable=True)[1]
-        out = torch.ones_like(order, dtype=torch.bool).scatter(-1, order[..., : spec.top_groups], False)
-        return grouped.masked_fill(out.unsqueeze(-1), float("-inf")).flatten(-2)
+
+def choose(scores: Tensor, spec: Spec, score_bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``(..., e)`` -> what the experts picked count, and their numbers, ``(..., k)``, the best first."""
+    judged = _in_groups(scores if score_bias is None else scores + score_bias, spec)
+    chosen = judged.sort(dim=-1, descending=True, stable=True)[1][..., : spec.per_token]
+    weights = scores.gather(-1, chosen)
+    # The best, then their softmax: the same as the softmax over all, made to add up to 1 again.
+    if spec.renormalize or spec.router == "softmax_topk":
+        weights = weights / (weights.sum(-1, keepdim=True) + 1e-20)
+    return weights * spec.routed_scale, chosen
+
+
+def _in_groups(judged: Tensor, spec: Spec) -> Tensor:
+    """The same, and -inf outside the groups whose two best add up to most."""
+    if spec.top_groups == spec.groups:
+        return judged
+    grouped = judged.unflatten(-1, (spec.groups, -1))
+    order = grouped.topk(2, dim=-1)[0].sum(-1).sort(dim=-1, descending=True, stable=True)[1]
+    out = torch.ones_like(order, dtype=torch.bool).scatter(-1, order[..., : spec.top_groups], False)
+    return grouped.masked_fill(out.unsqueeze(-1), float("-inf")).flatten(-2)
 
 
 class Networks(nn.Module):

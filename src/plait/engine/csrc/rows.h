@@ -97,12 +97,59 @@ inline void fire(const Activate &o, float *x) {
     by_lanes(o.target.width, [&](int64_t i, int64_t left) { store(x + i, activate(o.activation, load(x + i, left)), left); });
 }
 
-// y = act(gate) * up, of n columns; y may be gate.
-inline void gate(int64_t activation, int64_t n, const float *gate, const float *up, float *y) {
+// y = act(gate) * (up + offset), of n columns, gate cut above a limit and up to both sides; y may be gate.
+inline void gate(int64_t activation, float limit, float offset, int64_t n, const float *gate, const float *up, float *y) {
+    const bool plain = limit == INFINITY && offset == 0.f;
     by_lanes(n, [&](int64_t i, int64_t left) {
-        store(y + i, activate(activation, load(gate + i, left)) * load(up + i, left), left);
+        Lanes g = load(gate + i, left), u = load(up + i, left);
+        if (!plain) g = clamp(g, -INFINITY, limit), u = clamp(u, -limit, limit) + broadcast(offset);
+        store(y + i, activate(activation, g) * u, left);
     });
 }
+
+// Logits of n experts become what each that is picked counts, 0 for the others; of equals the first is picked. `judged`
+// is memory of route_floats().
+inline void route(const Route &o, float *x, float *judged) {
+    const int64_t n = o.target.width, size = n / o.groups;
+    float most = -INFINITY, total = 0.f;
+    for (int64_t i = 0; i < n; ++i) most = std::max(most, x[i]);
+    for (int64_t i = 0; i < n; ++i) total += x[i] = o.sigmoid ? 1.f / (1.f + std::exp(-x[i])) : std::exp(x[i] - most);
+    for (int64_t i = 0; i < n; ++i) {
+        if (!o.sigmoid) x[i] /= total;
+        judged[i] = o.score_bias ? x[i] + o.score_bias[i] : x[i];
+    }
+    // The best that is open of n numbers is taken, and shut.
+    auto best = [](const float *value, float *open, int64_t n) {
+        int64_t found = -1;
+        for (int64_t i = 0; i < n; ++i)
+            if (open[i] > 0.f && (found < 0 || value[i] > value[found])) found = i;
+        open[found] = 0.f;
+        return found;
+    };
+    float *open = judged + n, *worth = open + n, *group_open = worth + o.groups;
+    std::fill_n(open, n, o.top_groups < o.groups ? 0.f : 1.f);
+    if (o.top_groups < o.groups) {
+        for (int64_t g = 0; g < o.groups; ++g) {
+            float *two = open + g * size; // all open, and the two best are found
+            std::fill_n(two, size, 1.f);
+            worth[g] = 0.f;
+            for (int64_t i = 0; i < 2; ++i) worth[g] += judged[g * size + best(judged + g * size, two, size)];
+            std::fill_n(two, size, 0.f);
+            group_open[g] = 1.f;
+        }
+        for (int64_t i = 0; i < o.top_groups; ++i) std::fill_n(open + best(worth, group_open, o.groups) * size, size, 1.f);
+    }
+    total = 1e-20f;
+    for (int64_t i = 0; i < o.per_token; ++i) {
+        const int64_t found = best(judged, open, n);
+        open[found] = -1.f;
+        total += x[found];
+    }
+    const float scale = o.renormalize ? o.scale / total : o.scale;
+    for (int64_t i = 0; i < n; ++i) x[i] = open[i] < 0.f ? x[i] * scale : 0.f;
+}
+
+inline int64_t route_floats(const Route &o) { return 2 * (o.target.width + o.groups); }
 
 inline void add(const Add &o, const float *x, float *y) {
     by_lanes(o.target.width, [&](int64_t i, int64_t left) {

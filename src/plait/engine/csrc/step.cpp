@@ -7,6 +7,7 @@
 //           in its own memory, and goes on without a barrier
 #include "attend.h"
 
+#include <algorithm>
 #include <mutex>
 #include <new>
 #include <vector>
@@ -16,6 +17,21 @@ namespace plait {
 namespace {
 
 constexpr int64_t CHUNK = 4096; // columns of logits that are capped at a time
+
+// Floats of memory that experts need for n rows: each member's own, for rounded rows and for lists, and that of all.
+struct ExpertsNeed {
+    int64_t d, width, wide; // of a row, of what an expert makes of it, and of that with its gate
+    int64_t rounded, own, shared;
+    ExpertsNeed(const Experts &o, int64_t n)
+        : d(o.target.width), width(o.up->rows), wide(o.gate ? 2 * width : width), rounded(0) {
+        for (const Matrix *w : {o.gate, o.up, o.down})
+            for (int64_t e = 0; w && e < o.n_experts; ++e)
+                rounded = std::max(rounded, scratch_bytes(w[e].format, n, w[e].columns) / 4);
+        rounded = (rounded + 15) / 16 * 16;
+        own = rounded + o.n_experts + 1 + n * (2 * o.per_token + 1); // an int32 is as large as a float
+        shared = n * o.per_token * (d + wide);
+    }
+};
 
 // One pass under way, as one member sees it.
 class Member {
@@ -68,6 +84,8 @@ class Member {
         case ADD: return run(*(const Add *)fields);
         case TAKE: return run(*(const Take *)fields);
         case CAP: return run(*(const Cap *)fields);
+        case ROUTE: return run(*(const Route *)fields);
+        case EXPERTS: return run(*(const Experts *)fields);
         }
     }
 
@@ -105,7 +123,78 @@ class Member {
     }
     void run(const Gate &o) {
         Rows x = at(o.target), up = at(o.up);
-        by_row(o.target, [&](int64_t row) { gate(o.activation, o.target.width, x.row(row), up.row(row), x.row(row)); });
+        by_row(o.target, [&](int64_t row) { gate(o.activation, o.limit, o.offset, o.target.width, x.row(row), up.row(row), x.row(row)); });
+    }
+    void run(const Route &o) {
+        Rows x = at(o.target);
+        by_row(o.target, [&](int64_t row) { route(o, x.row(row), own_scratch()); });
+    }
+
+    // Rows are gathered by expert, every expert that has some multiplies them, and each row adds up what was made of it.
+    void run(const Experts &o) {
+        Rows x = at(o.source), routes = at(o.routes), y = at(o.target);
+        const ExpertsNeed need(o, pass.rows);
+        const int64_t n = pass.rows, k = o.per_token, d = need.d, width = need.width, wide = need.wide;
+        // Every member makes the same lists: where an expert's rows start, which they are, and where a row's experts put it.
+        int32_t *starts = (int32_t *)(own_scratch() + need.rounded), *rows = starts + o.n_experts + 1;
+        int32_t *places = rows + n * k, *filled = places + n * k, pairs = 0;
+        std::fill_n(filled, n, 0);
+        starts[0] = 0;
+        for (int64_t e = 0; e < o.n_experts; starts[++e] = pairs) {
+            for (int64_t row = 0; row < n; ++row)
+                if (routes.row(row)[e] != 0.f) places[row * k + filled[row]++] = pairs, rows[pairs++] = int32_t(row);
+        }
+        auto mine = [&](auto f) {
+            for (int64_t i = int64_t(pairs) * worker.member / worker.members; i < int64_t(pairs) * (worker.member + 1) / worker.members; ++i)
+                f(i);
+        };
+        float *gathered = shared, *hidden = shared + n * k * d;
+        auto multiply = [&](const Matrix *w, const float *bias, const float *from, int64_t stride, float *to, int64_t to_stride,
+                            int64_t activation) {
+            for (int64_t e = 0; e < o.n_experts; ++e) {
+                const int64_t start = starts[e], count = starts[e + 1] - start;
+                const Epilogue end{bias ? bias + e * w[e].rows : nullptr, activation};
+                if (count) product(worker, w[e], from + start * stride, stride, count, to + start * to_stride, to_stride, end, own_scratch(), true);
+            }
+        };
+        const float *from = x.data;
+        if (n > 1) {
+            mine([&](int64_t i) { std::copy_n(x.row(rows[i]), d, gathered + i * d); });
+            worker.barrier();
+            from = gathered;
+        }
+        const int64_t stride = n > 1 ? d : 0;
+        if (o.gate) {
+            multiply(o.gate, o.gate_bias, from, stride, hidden, wide, NONE);
+            multiply(o.up, o.up_bias, from, stride, hidden + width, wide, NONE);
+            worker.barrier();
+            mine([&](int64_t i) {
+                float *h = hidden + i * wide;
+                gate(o.activation, o.limit, o.offset, width, h, h + width, h);
+            });
+        } else {
+            multiply(o.up, o.up_bias, from, stride, hidden, wide, o.activation);
+        }
+        worker.barrier();
+        multiply(o.down, o.down_bias, hidden, wide, gathered, d, NONE);
+        worker.barrier();
+        by_row(o.target, [&](int64_t row) {
+            std::fill_n(y.row(row), d, 0.f);
+            auto take = [&](const float *from, float much) {
+                by_lanes(d, [&](int64_t i, int64_t left) {
+                    store(y.row(row) + i, fma(broadcast(much), load(from + i, left), load(y.row(row) + i, left)), left);
+                });
+            };
+            for (int64_t i = 0; i < filled[row]; ++i) {
+                const int64_t place = places[row * k + i];
+                const int64_t e = std::upper_bound(starts, starts + o.n_experts + 1, int32_t(place)) - starts - 1;
+                take(gathered + place * d, routes.row(row)[e]);
+            }
+            if (o.shared.reg >= 0) {
+                const float much = o.shared_gate.reg < 0 ? 1.f : 1.f / (1.f + std::exp(-*at(o.shared_gate).row(row)));
+                take(at(o.shared).row(row), much);
+            }
+        });
     }
     void run(const Add &o) {
         Rows x = at(o.source), y = at(o.target);
@@ -145,6 +234,12 @@ struct Need {
                 const Cut cut(o, pass, members);
                 own = std::max(own, cut.member_floats(o));
                 shared = std::max(shared, cut.shared_floats());
+            } else if (operation.kind == ROUTE) {
+                own = std::max(own, route_floats(*(const Route *)operation.fields));
+            } else if (operation.kind == EXPERTS) {
+                const ExpertsNeed needed(*(const Experts *)operation.fields, pass.rows);
+                own = std::max(own, needed.own);
+                shared = std::max(shared, needed.shared);
             }
         }
         own = (own + program.kept_width * FEW + 15 + 31) / 16 * 16;
@@ -198,7 +293,7 @@ extern "C" {
 void plait_step_sizes(int64_t *sizes) {
     using namespace plait;
     const size_t all[] = {sizeof(Embed), sizeof(Norm), sizeof(Linear), sizeof(Clamp), sizeof(Rotate), sizeof(Store),
-                          sizeof(Attend), sizeof(Activate), sizeof(Gate), sizeof(Add), sizeof(Take), sizeof(Cap),
+                          sizeof(Attend), sizeof(Activate), sizeof(Gate), sizeof(Add), sizeof(Take), sizeof(Cap), sizeof(Route), sizeof(Experts),
                           sizeof(Pass), sizeof(Program)};
     for (size_t size : all) *sizes++ = int64_t(size);
 }

@@ -6,7 +6,7 @@
 
 namespace plait {
 
-enum Kind : int64_t { EMBED, NORM, LINEAR, CLAMP, ROTATE, STORE, ATTEND, ACTIVATE, GATE, ADD, TAKE, CAP };
+enum Kind : int64_t { EMBED, NORM, LINEAR, CLAMP, ROTATE, STORE, ATTEND, ACTIVATE, GATE, ADD, TAKE, CAP, ROUTE, EXPERTS };
 
 // Columns of a register, from `start` on.
 struct View { int64_t reg, start, width; };
@@ -27,10 +27,23 @@ struct Attend {
     float scale, softcap;                                          // softcap 0: none
 };
 struct Activate { View target; int64_t activation; };
-struct Gate { View target, up; int64_t activation; };
+struct Gate { View target, up; int64_t activation; float limit, offset; }; // limit infinite: none
 struct Add { View target, source; float skip, scale; };
 struct Take { View target, source; };
 struct Cap { View target; float scale, softcap; };
+struct Route {
+    View target;
+    const float *score_bias; // (experts,), or null
+    int64_t sigmoid, per_token, groups, top_groups, renormalize;
+    float scale;
+};
+struct Experts {
+    View target, source, routes, shared, shared_gate; // reg -1: there is none
+    const Matrix *gate, *up, *down;                   // one an expert; gate null: none
+    const float *gate_bias, *up_bias, *down_bias;     // (experts, out), or null
+    int64_t n_experts, per_token, activation;
+    float limit, offset;
+};
 
 // `wait_few`, `wait_many`: a barrier is needed before it, in a pass of few rows and in one of many; waits.py finds out where.
 struct Operation { int64_t kind; const void *fields; int64_t wait_few, wait_many; };
