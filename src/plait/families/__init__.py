@@ -37,7 +37,7 @@ from plait.families.granite_moe import GRANITEMOE
 from plait.families.helium import HELIUM
 from plait.families.hunyuan import HUNYUAN_DENSE
 from plait.families.hunyuan_moe import HUNYUAN_MOE
-from plait.families.internlm import INTERNLM3
+from plait.families.internlm import INTERNLM2, INTERNLM3
 from plait.families.iquestcoder import IQUESTCODER
 from plait.families.knobs import missing_part
 from plait.families.layout import Layout
@@ -121,6 +121,7 @@ FAMILIES: tuple[Family, ...] = (
     SEED_OSS,
     ARCEE,
     HELIUM,
+    INTERNLM2,
     INTERNLM3,
     IQUESTCODER,
     BERT,
