@@ -38,18 +38,16 @@ def table(metadata: Mapping[str, Any], own: Mapping[str, Any], theta: float, wid
     ``own`` are the architecture's keys without its name; ``metadata`` holds the values of tensors of factors too.
     """
     said = {KEYS[key]: value for key, value in own.items() if key in KEYS}
-    kind = said.setdefault("rope_type", "linear")
+    kind, strength = said.setdefault("rope_type", "linear"), said.pop("attention_factor", 1.0)
+    if kind == "yarn" and strength != 1.0:  # there it multiplies what the factor gives
+        said["attention_factor"] = strength * (0.1 * math.log(said.get("factor", 1.0)) + 1)
     if factors := metadata.get(FREQUENCIES):
         said = recognised(list(factors), theta, said.get("original_max_position_embeddings", 8192))
     elif SHORT in metadata and LONG in metadata:
         lists = {"short_factor": list(metadata[SHORT]), "long_factor": list(metadata[LONG])}
         original = said.get("original_max_position_embeddings") or longest
-        said = {
-            "rope_type": "longrope",
-            "original_max_position_embeddings": original,
-            **lists,
-            **_strength(said, longest),
-        }
+        lists |= _strength(strength, original, longest)
+        said = {"rope_type": "longrope", "original_max_position_embeddings": original, **lists}
     elif kind == "none" or (kind == "linear" and said.get("factor", 1.0) in (0.0, 1.0)):
         said = {}
     if turned := own.get("rope.dimension_count"):
@@ -57,9 +55,8 @@ def table(metadata: Mapping[str, Any], own: Mapping[str, Any], theta: float, wid
     return said
 
 
-def _strength(said: Mapping[str, Any], longest: int | None) -> dict[str, float]:
+def _strength(written: float, original: int | None, longest: int | None) -> dict[str, float]:
     """What multiplies cosines and sines, unless it is what follows from the two lengths: llama.cpp takes 1 unsaid."""
-    written, original = said.get("attention_factor", 1.0), said.get("original_max_position_embeddings")
     usual = _usual_strength(longest / original, original) if longest and original else None
     alike = usual is not None and math.isclose(written, usual, rel_tol=2**-22)
     return {} if alike else {"attention_factor": written}
@@ -126,17 +123,18 @@ def as_read(rope: Rope, said: Mapping[str, Any], longest: int) -> Rope:
     if factors := said.get(FREQUENCIES):
         read = recognised(factors, rope.theta, original)
     elif LONG in said:
-        written = {"attention_factor": said["rope.scaling.attn_factor"], "original_max_position_embeddings": original}
         read = {
             "rope_type": "longrope",
             "short_factor": said[SHORT],
             "long_factor": said[LONG],
             "factor": longest / original,
         }
-        read |= {"original_max_position_embeddings": original, **_strength(written, longest)}
+        read |= {"original_max_position_embeddings": original}
+        read |= _strength(said["rope.scaling.attn_factor"], original, longest)
     if read:
         ours = {foreign: name for name, (foreign, _) in SCALINGS[read["rope_type"]].items()} | {"rope_type": "kind"}
-        scaling = RopeScaling(**{ours[k]: tuple(v) if isinstance(v, list) else v for k, v in read.items()})
+        said_so: dict[str, Any] = {ours[k]: tuple(v) if isinstance(v, list) else v for k, v in read.items()}
+        scaling = RopeScaling(**said_so)
     numbers = {f.name: getattr(scaling, f.name) for f in fields(scaling)}
     rounded = {name: shortest(value) for name, value in numbers.items() if isinstance(value, float)}
     return replace(rope, theta=shortest(rope.theta), scaling=replace(scaling, **rounded))
