@@ -150,7 +150,7 @@ def entries(
             leaves = ("",) if pattern.endswith((".weight", ".bias")) else ("", ".weight", ".bias")
             for leaf in leaves:
                 names = tuple(part + leaf for part in parts)
-                if names[0] in shapes and names[0] not in found:
+                if all(name in shapes for name in names) and names[0] not in found:
                     stored = ("" if pattern.startswith("head.") else prefix) + weight.name + leaf
                     gathers = "{e}" in stored
                     counted = [stored.replace("{e}", str(e)) for e in range(shapes[names[0]][0] if gathers else 1)]

@@ -5,7 +5,7 @@ from plait.families.operations import less, words
 from plait.families.roberta import ROBERTA
 from plait.families.settings import key, record
 
-BUCKETS = words({32: 32}, "relative_attention_num_buckets")  # the class counts in 32 whatever its table's size
+BUCKETS = words({32: 32}, "relative_bias.buckets")  # the class counts in 32 whatever its table's size
 
 MPNET = ROBERTA.relative(
     "mpnet",
