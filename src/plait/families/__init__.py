@@ -11,14 +11,16 @@ from plait.families.bart import BART
 from plait.families.bert import BERT, ERNIE, MEGATRON_BERT
 from plait.families.binding import Binding
 from plait.families.bloom import BLOOM
-from plait.families.cohere import COHERE, COHERE2
+from plait.families.cohere import COHERE
+from plait.families.cohere2 import COHERE2
 from plait.families.distilbert import DISTILBERT
 from plait.families.electra import ELECTRA
 from plait.families.ernie4_5 import ERNIE4_5
 from plait.families.ernie4_5_moe import ERNIE4_5_MOE
 from plait.families.errors import FamilyError
 from plait.families.eurobert import EUROBERT
-from plait.families.exaone import EXAONE, EXAONE4
+from plait.families.exaone import EXAONE
+from plait.families.exaone4 import EXAONE4
 from plait.families.fairseq import BIOGPT, XGLM
 from plait.families.falcon import FALCON
 from plait.families.family import Family

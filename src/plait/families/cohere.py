@@ -1,13 +1,9 @@
-"""Command R: attention and FFN side by side after one LayerNorm without bias, neighbouring dimensions turned together.
-
-Command R7B and A (cohere2): most layers see only a window, and those that see all have no rotation.
-"""
+"""Command R: attention and FFN side by side after a LayerNorm without bias, neighbouring dimensions turn together."""
 
 from plait.families.llama import LLAMA
 from plait.families.operations import chosen
 from plait.families.rope import rotary
-from plait.families.settings import insisting, key
-from plait.families.windows import listed_windows
+from plait.families.settings import key
 
 COHERE = LLAMA.relative(
     "cohere",
@@ -35,32 +31,4 @@ COHERE = LLAMA.relative(
     ignored=frozenset({"model_max_length"}),
     ids={"pad_token_id": 0, "bos_token_id": 5, "eos_token_id": 255001},
     tokenizer=None,
-)
-
-COHERE2 = COHERE.relative(
-    "cohere2",
-    classes=("Cohere2ForCausalLM", "Cohere2Model"),
-    settings={
-        **rotary(8192, interleaved=True),
-        "d_head": None,
-        "parallel": insisting("shared", use_parallel_block=True),
-        "gated": insisting(True, use_gated_activation=True),
-        "qk_norm": insisting(None, use_qk_norm=False),
-        "layer_types": insisting(
-            listed_windows(
-                4096,
-                lambda layer, config: (layer + 1) % (config.get("sliding_window_pattern") or 4) != 0,
-                reads=("sliding_window_pattern",),
-                turns=lambda layer, slides, config: slides,
-            ),
-            order_of_interleaved_layers="local_attn_first",
-            position_embedding_type="rope_gptj",
-            rotary_pct=1.0,
-        ),
-    },
-    weights={"decoder.layers.{i}.attention.{query_norm,key_norm}": None},
-    # Of its published configs; the class does not look there
-    ignored=frozenset(
-        "head_dim _sliding_window_pattern layer_switch use_embedding_sharing use_parallel_embedding".split()
-    ),
 )
