@@ -1,4 +1,4 @@
-"""EXAONE 4: Llama with norms after blocks and on queries and keys; of layers with and without a window, the first turn."""
+"""EXAONE 4: Llama with norms after blocks and on queries and keys; where some layers have a window, only those turn."""
 
 from collections.abc import Mapping
 from typing import Any
