@@ -15,12 +15,29 @@ PUBLISHED = {
     "bert-base": 109_514_298,  # with its masked-language head, tied
     "bert-large": 335_174_458,
     "roberta-base": 124_697_433,
+    "xlm-roberta-base": 278_295_186,
+    "xlm-roberta-large": 560_142_482,
+    "camembert-base": 110_655_493,
+    "mpnet-base": 109_518_527,
+    "megatron-bert-345m": 335_246_208,
+    "distilbert-base": 66_985_530,
+    "electra-base": 109_483_009,
+    "electra-small": 13_549_057,
+    "albert-base": 11_221_680,
+    "albert-xxlarge": 206_368_944,
+    "nomic-embed-text-v1.5": 136_731_648,
+    "modernbert-base": 149_655_232,
+    "modernbert-large": 395_881_664,
+    "eurobert-210m": 310_266_624,  # the head is not tied
     "t5-small": 60_506_624,
     "t5-base": 222_903_552,
     "t5-large": 737_668_096,
     "t5-v1.1-small": 76_961_152,
     "t5-v1.1-base": 247_577_856,
     "t5-v1.1-large": 783_150_080,
+    "m2m100-418m": 483_905_536,
+    "nllb-200-distilled-600m": 615_073_792,
+    "t5gemma-2b-2b": 5_596_853_760,
     "gpt2": 124_439_808,
     "gpt2-medium": 354_823_168,
     "gpt2-large": 774_030_080,
@@ -80,8 +97,18 @@ OTHERWISE = {
     # changes the answer: we count it as the parameter it is.
     "bart-base": (139_420_416, 50_265),
     "bart-large": (406_291_456, 50_265),
+    "plbart-base": (139_220_736, 50_005),
+    "mbart-large-50": (610_879_488, 250_054),
+    "blenderbot-400m": (364_802_560, 8_008),
     # The reference also counts Marian's two tables of sinusoids, 512 x 512 each, which nothing learns.
     "marian-en-de": (74_410_496, 58_101 - 2 * 512 * 512),
+    "pegasus-large": (570_797_056, 96_103 - 2 * 1024 * 1024),
+    # The reference's class of today shares what the published files keep apart: the head and the table of tokens.
+    "flan-t5-base": (222_903_552, 32_128 * 768),
+    "byt5-small": (299_072_512, 384 * 1472),
+    "mt5-small": (172_119_424, 250_112 * 512),
+    "mt5-base": (390_315_264, 250_112 * 768),
+    "umt5-small": (175_333_376, 256_384 * 512),
 }
 
 # Published only rounded: (the figure, how far off rounding may leave it).
@@ -176,11 +203,106 @@ CLASSIC = {
         | {"rope_theta": 999999.4420358813, "max_position_embeddings": 16384, "use_bias": True},
     ),
 }  # fmt: skip
+XLM_R = {"max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+ELECTRA = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu", "layer_norm_eps": 1e-12}
+ENCODERS = {
+    "xlm-roberta-base": ("XLMRoberta", "ForMaskedLM", {**XLM_R, "vocab_size": 250002, **sizes(768, 12, 12, 3072)}),
+    "xlm-roberta-large": ("XLMRoberta", "ForMaskedLM", {**XLM_R, "vocab_size": 250002, **sizes(1024, 24, 16, 4096)}),
+    "camembert-base": ("Camembert", "ForMaskedLM", {**XLM_R, "vocab_size": 32005, **sizes(768, 12, 12, 3072)}),
+    "mpnet-base": (
+        "MPNet",
+        "ForMaskedLM",
+        {"vocab_size": 30527, "max_position_embeddings": 514, "layer_norm_eps": 1e-5, **sizes(768, 12, 12, 3072)}
+        | {"relative_attention_num_buckets": 32, "hidden_act": "gelu"},
+    ),
+    "megatron-bert-345m": (
+        "MegatronBert",
+        "ForMaskedLM",
+        {"vocab_size": 30592, "max_position_embeddings": 512, **sizes(1024, 24, 16, 4096)},
+    ),
+    "distilbert-base": (
+        "DistilBert",
+        "ForMaskedLM",
+        {"vocab_size": 30522, "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "activation": "gelu"},
+    ),
+    "electra-base": ("Electra", "ForPreTraining", {**ELECTRA, "embedding_size": 768, **sizes(768, 12, 12, 3072)}),
+    "electra-small": ("Electra", "ForPreTraining", {**ELECTRA, "embedding_size": 128, **sizes(256, 12, 4, 1024)}),
+    "albert-base": (
+        "Albert",
+        "ForMaskedLM",
+        {"vocab_size": 30000, "embedding_size": 128, "hidden_act": "gelu_new", **sizes(768, 12, 12, 3072)},
+    ),
+    "albert-xxlarge": (
+        "Albert",
+        "ForMaskedLM",
+        {"vocab_size": 30000, "embedding_size": 128, "hidden_act": "gelu_new", **sizes(4096, 12, 64, 16384)},
+    ),
+    "nomic-embed-text-v1.5": (
+        "NomicBert",
+        "Model",
+        {"vocab_size": 30528, **sizes(768, 12, 12, 3072), "max_position_embeddings": 8192, "hidden_act": "silu"},
+    ),
+    "modernbert-base": (
+        "ModernBert",
+        "ForMaskedLM",
+        {"vocab_size": 50368, **sizes(768, 22, 12, 1152), "local_attention": 128, "global_attn_every_n_layers": 3},
+    ),
+    "modernbert-large": (
+        "ModernBert",
+        "ForMaskedLM",
+        {"vocab_size": 50368, **sizes(1024, 28, 16, 2624), "local_attention": 128, "global_attn_every_n_layers": 3},
+    ),
+    "eurobert-210m": (
+        "EuroBert",
+        "ForMaskedLM",
+        {"vocab_size": 128256, **sizes(768, 12, 12, 3072), "rope_theta": 250000, "num_key_value_heads": 12}
+        | {"rms_norm_eps": 1e-5, "max_position_embeddings": 8192, "tie_word_embeddings": False},
+    ),
+}
+
+V1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+
+
+def t5(d, layers, heads, ff, **more):
+    sizes = {"d_model": d, "num_layers": layers, "num_heads": heads, "d_ff": ff, "d_kv": 64, "vocab_size": 32128}
+    return {**sizes, "relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-6, **more}
+
+
+PAIRS = {
+    "plbart-base": ("PLBart", {"vocab_size": 50005, "scale_embedding": True, **twin(768, 6, 12, 3072)}),
+    "mbart-large-50": ("MBart", {"vocab_size": 250054, "scale_embedding": True, **twin(1024, 12, 16, 4096)}),
+    "blenderbot-400m": (
+        "Blenderbot",
+        {"vocab_size": 8008, "scale_embedding": True, **twin(1280, 12, 32, 5120), "encoder_layers": 2},
+    ),
+    "pegasus-large": (
+        "Pegasus",
+        {"vocab_size": 96103, "scale_embedding": True, "activation_function": "relu", **twin(1024, 16, 16, 4096)},
+    ),
+    "m2m100-418m": ("M2M100", {"vocab_size": 128112, "scale_embedding": True, **twin(1024, 12, 16, 4096)}),
+    "nllb-200-distilled-600m": ("M2M100", {"vocab_size": 256206, "scale_embedding": True, **twin(1024, 12, 16, 4096)}),
+    "flan-t5-base": ("T5", t5(768, 12, 12, 2048, **V1_1)),
+    "byt5-small": ("T5", t5(1472, 12, 6, 3584, vocab_size=384, num_decoder_layers=4, **V1_1)),
+    "mt5-small": ("MT5", t5(512, 8, 6, 1024, vocab_size=250112, **V1_1)),
+    "mt5-base": ("MT5", t5(768, 12, 12, 2048, vocab_size=250112, **V1_1)),
+    "umt5-small": ("UMT5", t5(512, 8, 6, 1024, vocab_size=256384, **V1_1)),
+    "t5gemma-2b-2b": ("T5Gemma", {"encoder": {}, "decoder": {}}),  # both are Gemma 2's own defaults
+}
+
 # Where the type is not the class's name in lower case
-TYPES = {"openai-gpt": "openai-gpt", "gpt-neo-125m": "gpt_neo"}
+TYPES = {"openai-gpt": "openai-gpt", "gpt-neo-125m": "gpt_neo", "nomic-embed-text-v1.5": "nomic_bert"} | {
+    "xlm-roberta-base": "xlm-roberta",
+    "xlm-roberta-large": "xlm-roberta",
+    "megatron-bert-345m": "megatron-bert",
+    "m2m100-418m": "m2m_100",
+    "nllb-200-distilled-600m": "m2m_100",
+}
 
 REFERENCE = {
-    **{name: (f"{cls}Config", cls + ending, settings) for name, (cls, ending, settings) in CLASSIC.items()},
+    **{
+        name: (f"{cls}Config", cls + ending, settings) for name, (cls, ending, settings) in (CLASSIC | ENCODERS).items()
+    },
+    **{n: (f"{cls}Config", f"{cls}ForConditionalGeneration", settings) for n, (cls, settings) in PAIRS.items()},
     "bert-large": ("BertConfig", "BertForMaskedLM", sizes(1024, 24, 16, 4096)),
     "roberta-base": (
         "RobertaConfig",
@@ -286,12 +408,6 @@ def qwen(kind, *sizes, **more):
     return llama(*sizes, theta=1000000.0, eps=1e-6, kind=kind, **off, **more)
 
 
-def t5(d, layers, heads, ff, **more):
-    sizes = {"d_model": d, "num_layers": layers, "num_heads": heads, "d_ff": ff, "d_kv": 64, "vocab_size": 32128}
-    return {"model_type": "t5", **sizes, "relative_attention_num_buckets": 32, "layer_norm_epsilon": 1e-6, **more}
-
-
-V1_1 = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
 GPT2 = {
     "model_type": "gpt2",
     "vocab_size": 50257,
@@ -310,7 +426,12 @@ BERT = {
 
 # The settings of the published config.json that matter, in their own spelling.
 CONFIGS = {
+    **{
+        name: {"model_type": TYPES.get(name, cls.lower()), "architectures": [cls + ending], **settings}
+        for name, (cls, ending, settings) in ENCODERS.items()
+    },
     **{n: {"model_type": TYPES.get(n, cls.lower()), **settings} for n, (cls, _, settings) in CLASSIC.items()},
+    **{name: {"model_type": TYPES.get(name, cls.lower()), **settings} for name, (cls, settings) in PAIRS.items()},
     "marian-en-de": {
         "model_type": "marian",
         "vocab_size": 58101,
@@ -321,12 +442,12 @@ CONFIGS = {
     },
     "bart-base": {**BART, **twin(768, 6, 12, 3072)},
     "bart-large": {**BART, **twin(1024, 12, 16, 4096)},
-    "t5-small": t5(512, 6, 8, 2048),
-    "t5-base": t5(768, 12, 12, 3072),
-    "t5-large": t5(1024, 24, 16, 4096),
-    "t5-v1.1-small": t5(512, 8, 6, 1024, **V1_1),
-    "t5-v1.1-base": t5(768, 12, 12, 2048, **V1_1),
-    "t5-v1.1-large": t5(1024, 24, 16, 2816, **V1_1),
+    "t5-small": {"model_type": "t5"} | t5(512, 6, 8, 2048),
+    "t5-base": {"model_type": "t5"} | t5(768, 12, 12, 3072),
+    "t5-large": {"model_type": "t5"} | t5(1024, 24, 16, 4096),
+    "t5-v1.1-small": {"model_type": "t5"} | t5(512, 8, 6, 1024, **V1_1),
+    "t5-v1.1-base": {"model_type": "t5"} | t5(768, 12, 12, 2048, **V1_1),
+    "t5-v1.1-large": {"model_type": "t5"} | t5(1024, 24, 16, 2816, **V1_1),
     "bert-base": {**BERT, **sizes(768, 12, 12, 3072), "layer_norm_eps": 1e-12},
     "bert-large": {**BERT, **sizes(1024, 24, 16, 4096), "layer_norm_eps": 1e-12},
     "roberta-base": {

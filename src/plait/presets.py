@@ -11,7 +11,17 @@ from functools import cache
 from math import sqrt
 from typing import Any
 
-from plait.architecture import Architecture, LayerType, RelativeBias, Rope, RopeScaling, Sinusoid
+from plait.architecture import (
+    Architecture,
+    Classification,
+    EncoderDifferences,
+    LayerType,
+    RelativeBias,
+    Rope,
+    RopeScaling,
+    SharedLayers,
+    Sinusoid,
+)
 from plait.words import nearest
 
 
@@ -74,6 +84,53 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
         "bart-base",
         {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_encoder_layers": 12, "n_decoder_layers": 12},
     ),
+    # Ahmad et al. 2021
+    "plbart-base": ("bart-base", {"vocab_size": 50005, "embedding_scale": sqrt(768)}),
+    # Tang et al. 2020
+    "mbart-large-50": ("bart-large", {"vocab_size": 250054, "norm_placement": "pre", "embedding_scale": sqrt(1024)}),
+    # Roller et al. 2020, distilled
+    "blenderbot-400m": (
+        "mbart-large-50",
+        {
+            "vocab_size": 8008,
+            "d_model": 1280,
+            "n_heads": 32,
+            "d_ff": 5120,
+            "n_encoder_layers": 2,
+            "position_offset": 0,
+            "max_length": 128,
+            "embedding_norm": False,
+            "embedding_scale": sqrt(1280),
+        },
+    ),
+    # Zhang et al. 2019
+    "pegasus-large": (
+        "mbart-large-50",
+        {
+            "vocab_size": 96103,
+            "n_encoder_layers": 16,
+            "n_decoder_layers": 16,
+            "position": "sinusoidal",
+            "position_offset": 0,
+            "sinusoid": Sinusoid(layout="halves"),
+            "activation": "relu",
+            "embedding_norm": False,
+        },
+    ),
+    # Fan et al. 2020
+    "m2m100-418m": (
+        "pegasus-large",
+        {
+            "vocab_size": 128112,
+            "n_encoder_layers": 12,
+            "n_decoder_layers": 12,
+            "position_offset": 2,
+            "sinusoid": Sinusoid(layout="halves", denominator="half_minus_one"),
+            "logit_bias": False,
+        },
+    ),
+    # NLLB Team 2022
+    "nllb-200-distilled-600m": ("m2m100-418m", {"vocab_size": 256206}),
     # Raffel et al. 2020; the checkpoints' table is padded to 32,128 rows
     "t5-small": (
         None,
@@ -139,6 +196,18 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
         "t5-v1.1-base",
         {"d_model": 1024, "n_heads": 16, "d_ff": 2816, "n_encoder_layers": 24, "n_decoder_layers": 24},
     ),
+    # Chung et al. 2022: the same shape, further trained
+    "flan-t5-base": ("t5-v1.1-base", {}),
+    # Xue et al. 2021, over bytes: 256 of them, three special ids, and 125 that stand for gaps
+    "byt5-small": (
+        "t5-v1.1-small",
+        {"vocab_size": 384, "d_model": 1472, "d_ff": 3584, "n_encoder_layers": 12, "n_decoder_layers": 4},
+    ),
+    # Xue et al. 2020
+    "mt5-small": ("t5-v1.1-small", {"vocab_size": 250112}),
+    "mt5-base": ("t5-v1.1-base", {"vocab_size": 250112}),
+    # Chung et al. 2023
+    "umt5-small": ("mt5-small", {"vocab_size": 256384, "relative_bias": RelativeBias(per_layer=True)}),
     # Devlin et al. 2018, uncased
     "bert-base": (
         None,
@@ -164,6 +233,112 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
     "bert-large": ("bert-base", {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_encoder_layers": 24}),
     # Liu et al. 2019; positions start after the pad id, 1
     "roberta-base": ("bert-base", {"vocab_size": 50265, "norm_eps": 1e-5, "position_offset": 2, "token_types": 1}),
+    # Conneau et al. 2020
+    "xlm-roberta-base": ("roberta-base", {"vocab_size": 250002}),
+    "xlm-roberta-large": (
+        "xlm-roberta-base",
+        {"d_model": 1024, "n_heads": 16, "d_ff": 4096, "n_encoder_layers": 24},
+    ),
+    # Martin et al. 2020
+    "camembert-base": ("roberta-base", {"vocab_size": 32005}),
+    # Song et al. 2020
+    "mpnet-base": ("roberta-base", {"vocab_size": 30527, "token_types": 0, "relative_bias": RelativeBias()}),
+    # Shoeybi et al. 2019, uncased
+    "megatron-bert-345m": ("bert-large", {"vocab_size": 30592, "norm_placement": "pre", "embedding_norm": False}),
+    # Sanh et al. 2019, uncased
+    "distilbert-base": ("bert-base", {"n_encoder_layers": 6, "token_types": 0}),
+    # Clark et al. 2020: the discriminators, which say of every token whether it was replaced
+    "electra-base": (
+        "bert-base",
+        {"head": Classification(labels=1, pooling=None), "tied": False, "logit_bias": False},
+    ),
+    "electra-small": ("electra-base", {"d_embedding": 128, "d_model": 256, "n_heads": 4, "d_ff": 1024}),
+    # Lan et al. 2020, the second version
+    "albert-base": (
+        "bert-base",
+        {
+            "vocab_size": 30000,
+            "d_embedding": 128,
+            "shared_layers": SharedLayers(),
+            "activation": "gelu_tanh",
+            "head_transform": "gelu_tanh",
+        },
+    ),
+    "albert-xxlarge": ("albert-base", {"d_model": 4096, "n_heads": 64, "d_ff": 16384}),
+    # Nussbaum et al. 2024
+    "nomic-embed-text-v1.5": (
+        None,
+        {
+            "vocab_size": 30528,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "n_encoder_layers": 12,
+            "max_length": 8192,
+            "norm_eps": 1e-12,
+            "norm_placement": "post",
+            "position": "rope",
+            "rope": Rope(theta=1000.0),
+            "qkv_bias": False,
+            "output_bias": False,
+            "activation": "silu",
+            "gated": True,
+            "ffn_bias": False,
+            "embedding_norm": True,
+            "token_types": 2,
+            "head": None,
+        },
+    ),
+    # Warner et al. 2024
+    "modernbert-base": (
+        None,
+        {
+            "vocab_size": 50368,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 1152,
+            "n_encoder_layers": 22,
+            "max_length": 8192,
+            "norm_bias": False,
+            "first_norm": False,
+            "position": "rope",
+            "rope": Rope(theta=160000.0),
+            "layer_types": (LayerType(), *[LayerType(window=64, rope=Rope())] * 2),
+            "qkv_bias": False,
+            "output_bias": False,
+            "activation": "gelu",
+            "gated": True,
+            "ffn_bias": False,
+            "embedding_norm": True,
+            "head": "masked",
+            "head_transform": "gelu",
+            "head_bias": False,
+            "tied": True,
+            "logit_bias": True,
+        },
+    ),
+    "modernbert-large": ("modernbert-base", {"d_model": 1024, "n_heads": 16, "d_ff": 2624, "n_encoder_layers": 28}),
+    # Boizard et al. 2025
+    "eurobert-210m": (
+        None,
+        {
+            "vocab_size": 128256,
+            "d_model": 768,
+            "n_heads": 12,
+            "d_ff": 3072,
+            "n_encoder_layers": 12,
+            "max_length": 8192,
+            "norm": "rmsnorm",
+            "position": "rope",
+            "rope": Rope(theta=250000.0),
+            "qkv_bias": False,
+            "output_bias": False,
+            "activation": "silu",
+            "gated": True,
+            "ffn_bias": False,
+            "head": "masked",
+        },
+    ),
     # Radford et al. 2019
     "gpt2": (
         None,
@@ -482,6 +657,8 @@ RECIPES: dict[str, tuple[str | None, dict[str, Any]]] = {
             "embedding_scale": 48.0,
         },
     ),
+    # Zhang et al. 2025: two Gemmas, the encoder with a table of its own
+    "t5gemma-2b-2b": ("gemma-2-2b", {"n_encoder_layers": 26, "encoder": EncoderDifferences(vocab_size=256000)}),
     "gemma-3-1b": (
         "gemma-2b",
         {

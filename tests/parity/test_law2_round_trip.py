@@ -67,7 +67,7 @@ def tiny(preset: str) -> Architecture:
         n_kv_heads=6 if a.n_kv_heads == a.n_heads else 3,
         d_head=4,
         d_ff=20,
-        n_encoder_layers=2 if a.n_encoder_layers else 0,
+        n_encoder_layers=layers if a.n_encoder_layers else 0,
         n_decoder_layers=layers if a.n_decoder_layers else 0,
         max_length=None if a.max_length is None else 40,
         rope=rope,
