@@ -14,6 +14,7 @@ from plait.families.bloom import BLOOM
 from plait.families.cohere import COHERE
 from plait.families.cohere2 import COHERE2
 from plait.families.distilbert import DISTILBERT
+from plait.families.dots1 import DOTS1
 from plait.families.electra import ELECTRA
 from plait.families.ernie4_5 import ERNIE4_5
 from plait.families.ernie4_5_moe import ERNIE4_5_MOE
@@ -27,7 +28,7 @@ from plait.families.family import Family
 from plait.families.fsmt import FSMT
 from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
 from plait.families.glm import GLM, GLM4
-from plait.families.glm_moe import DOTS1, GLM4_MOE
+from plait.families.glm4_moe import GLM4_MOE
 from plait.families.gpt2 import GPT2
 from plait.families.gpt_bigcode import GPT_BIGCODE
 from plait.families.gpt_neo import GPT_NEO
@@ -47,8 +48,9 @@ from plait.families.llama import LLAMA, MISTRAL
 from plait.families.m2m_100 import M2M_100
 from plait.families.marian import MARIAN
 from plait.families.mbart import BLENDERBOT, MBART, PEGASUS
+from plait.families.minimax_m2 import MINIMAX_M2
 from plait.families.ministral import CWM, MINISTRAL
-from plait.families.mixtral import MINIMAX_M2, MIXTRAL
+from plait.families.mixtral import MIXTRAL
 from plait.families.modernbert import MODERNBERT, MODERNBERT_DECODER
 from plait.families.mpnet import MPNET
 from plait.families.mpt import MPT
@@ -64,7 +66,8 @@ from plait.families.phi import PHI
 from plait.families.phi3 import PHI3
 from plait.families.plbart import MVP, PLBART
 from plait.families.qwen import QWEN2, QWEN3
-from plait.families.qwen_moe import QWEN2_MOE, QWEN3_MOE
+from plait.families.qwen2_moe import QWEN2_MOE
+from plait.families.qwen3_moe import QWEN3_MOE
 from plait.families.roberta import CAMEMBERT, PRENORM, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
 from plait.families.seed_oss import SEED_OSS
 from plait.families.smollm3 import SMOLLM3

@@ -1,9 +1,9 @@
-"""Mixtral: Mistral with experts. MiniMax-M2: a sigmoid picks them, and whole queries and keys are normed."""
+"""Mixtral: Mistral with experts in every layer."""
 
 from plait.families.experts import mixture
 from plait.families.llama import MISTRAL
 from plait.families.rope import rotary
-from plait.families.settings import insisting, key
+from plait.families.settings import key
 from plait.families.windows import uniform_window
 
 N_EXPERTS, PER_TOKEN = "num_local_experts", "num_experts_per_tok"
@@ -24,43 +24,4 @@ MIXTRAL = MISTRAL.relative(
         "decoder.layers.{i}.ffn.experts.{gate,down,up}": "layers.{i}.block_sparse_moe.experts.{e}.{w1,w2,w3}",
     },
     synonyms={"num_experts": N_EXPERTS},
-)
-
-MINIMAX_M2 = MIXTRAL.relative(
-    "minimax_m2",
-    classes=("MiniMaxM2ForCausalLM", "MiniMaxM2Model"),
-    settings={
-        **rotary(196608, theta=5e6, partial_by_default=True, dim_key="rotary_dim"),
-        "vocab_size": key("vocab_size", 200064),
-        "d_model": key("hidden_size", 3072),
-        "n_decoder_layers": key("num_hidden_layers", 62),
-        "n_heads": key("num_attention_heads", 48),
-        "n_kv_heads": key("num_key_value_heads", 8),
-        "d_head": key("head_dim", 128),
-        "d_ff": key("intermediate_size", 1536),
-        "norm_eps": key("rms_norm_eps", 1e-6),
-        "qk_norm": "full",
-        "layer_types": (),
-        "experts": insisting(
-            mixture(
-                key(N_EXPERTS, 256),
-                key(PER_TOKEN, 8),
-                key("intermediate_size", 1536),
-                router="sigmoid",
-                selection_bias=True,
-                renormalize=True,
-            ),
-            scoring_func="sigmoid",
-            use_routing_bias=True,
-            use_qk_norm=True,
-            qk_norm_type="per_layer",
-            shared_intermediate_size=0,
-        ),
-    },
-    weights={
-        "decoder.layers.{i}.ffn.router.score_bias": "layers.{i}.block_sparse_moe.e_score_correction_bias",
-        "decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_norm",
-    },
-    ids={"bos_token_id": 200034, "eos_token_id": 200020},
-    tokenizer=None,
 )

@@ -111,13 +111,14 @@ def derived(load: Callable[[Fields], Any]) -> Setting:
 
 
 def insisting(rule: Any, **values: Any) -> Setting:
-    """``rule`` (or a value), where other settings must have these ``values`` if they are there at all."""
+    """``rule`` (or a value), where other settings must have these ``values`` if they are there at all; a list of
+    them, one for each layer, is as good as one."""
     inner = rule if isinstance(rule, Setting) else derived(lambda _: rule)
 
     def load(reading: Reading) -> Any:
         for name, value in values.items():
             said = reading.config.get(name)
-            if said is not None and said != value:
+            if any(one != value for one in (said if isinstance(said, list) else [said]) if one is not None):
                 raise FamilyError(
                     f"{name}: {said!r} asks for what plait does not have in this family; {value!r} does not."
                 )

@@ -1,10 +1,9 @@
-"""Qwen 2 and 3 with experts in some layers or all; Qwen 2 has one beside them that every token takes."""
+"""Qwen 2 with experts in all layers or some, and one beside them that every token takes, with a gate of its own."""
 
 from plait.families.experts import EACH_ALONE, by_step, mixture
-from plait.families.qwen import QWEN2, QWEN3
-from plait.families.rope import rotary
+from plait.families.qwen import QWEN2
 from plait.families.settings import key
-from plait.families.windows import listed_windows, uniform_window
+from plait.families.windows import listed_windows
 
 QWEN2_MOE = QWEN2.relative(
     "qwen2_moe",
@@ -39,27 +38,4 @@ QWEN2_MOE = QWEN2.relative(
         "decoder.layers.{i}.ffn.shared_gate": "layers.{i}.mlp.shared_expert_gate",
     },
     synonyms={"num_local_experts": "num_experts"},
-)
-
-QWEN3_MOE = QWEN3.relative(
-    "qwen3_moe",
-    classes=("Qwen3MoeForCausalLM", "Qwen3MoeModel"),
-    settings={
-        **rotary(32768),
-        "d_model": key("hidden_size", 2048),
-        "n_decoder_layers": key("num_hidden_layers", 24),
-        "n_kv_heads": key("num_key_value_heads", 4),
-        "d_head": key("head_dim", None),
-        "d_ff": key("intermediate_size", 6144),
-        "layer_types": by_step(uniform_window(4096, switch="use_sliding_window")),
-        "experts": mixture(
-            key("num_local_experts", 128),
-            key("num_experts_per_tok", 8),
-            key("moe_intermediate_size", 768),
-            renormalize=key("norm_topk_prob", False),
-        ),
-    },
-    weights=EACH_ALONE,
-    synonyms={"num_experts": "num_local_experts"},
-    ignored=frozenset({"max_window_layers"}),
 )

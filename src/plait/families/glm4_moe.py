@@ -1,12 +1,10 @@
-"""GLM-4.5: half of each head turned, experts in groups behind some dense layers. dots.llm1: the same under Qwen 3."""
+"""GLM-4.5: Llama with half of each head turned, and experts behind some dense layers."""
 
 from plait.families.experts import EACH_ALONE, after_first, grouped, times
 from plait.families.llama import LLAMA
 from plait.families.operations import chosen
-from plait.families.qwen import QWEN3
 from plait.families.rope import rotary
-from plait.families.settings import insisting, key
-from plait.families.windows import listed_windows
+from plait.families.settings import key
 
 WIDTH = key("moe_intermediate_size", 1408)
 SHARED = {
@@ -46,37 +44,4 @@ GLM4_MOE = LLAMA.relative(
     ignored=frozenset({"num_nextn_predict_layers"}),
     ids={},
     tokenizer=None,
-)
-
-DOTS1 = QWEN3.relative(
-    "dots1",
-    classes=("Dots1ForCausalLM", "Dots1Model"),
-    settings={
-        **rotary(2048),
-        "vocab_size": key("vocab_size", 152064),
-        "d_model": key("hidden_size", 4608),
-        "n_decoder_layers": key("num_hidden_layers", 62),
-        "d_head": key("head_dim", None),
-        "d_ff": key("intermediate_size", 10944),
-        "layer_types": after_first(
-            0,
-            listed_windows(
-                4096,
-                lambda layer, config: layer >= config.get("max_window_layers", 62),
-                reads=("max_window_layers",),
-            ),
-        ),
-        "experts": insisting(
-            grouped(
-                n_experts=key("n_routed_experts", None),
-                per_token=key("num_experts_per_tok", None),
-                renormalize=key("norm_topk_prob", False),
-                d_shared=times("n_shared_experts", WIDTH),
-            ),
-            moe_layer_freq=1,
-        ),
-    },
-    weights=SHARED,
-    synonyms={"num_local_experts": "n_routed_experts"},
-    ignored=frozenset({"scoring_func", "topk_method", "aux_loss_alpha", "seq_aux", "ep_size"}),
 )
