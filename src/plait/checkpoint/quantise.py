@@ -58,7 +58,7 @@ def block_types(architecture: Architecture, quantization: str) -> dict[str, str]
     return {
         name: "Q8_0" if name in _VOCABULARY else QUANTIZATIONS[quantization]
         for name, shape in found.items()
-        if shape[1] % GROUP == 0
+        if shape[-1] % GROUP == 0
     }
 
 
@@ -86,7 +86,7 @@ def quantise(
             "quantise the original."
         )
     moments = moments or {}
-    for name, columns in ((name, weights.shape(name)[1]) for name in kinds if name in moments):
+    for name, columns in ((name, weights.shape(name)[-1]) for name in kinds if name in moments):
         size = slab_width(columns)
         if moments[name].shape != (columns // size, size, size):
             raise CheckpointError(f"moments: {name} has {columns} inputs, not those of {tuple(moments[name].shape)}.")
@@ -107,12 +107,13 @@ def quantise(
         if name not in kinds:
             tensors[name] = weight.clone()
             continue
-        tensors[name] = rounded = _rounded(name, weight, kinds[name], seen)
+        tensors[name] = rounded = _rounded(name, weight.flatten(0, -2), kinds[name], seen)
         bits = 8 * rounded.data.numel() / weight.numel()
         outputs = None if seen is None else output_error(weight, rounded, seen)
-        shape, error = (rounded.rows, rounded.columns), relative_error(weight, rounded)
+        shape, error = (rounded.rows, rounded.columns), relative_error(weight.flatten(0, -2), rounded)
         report.append(Rounded(name, rounded.type, shape, bits, error, outputs))
-    return _with_source(checkpoint, _RoundedSource(tensors), as_device(device)), report
+    shapes = {name: weights.shape(name) for name in kinds}
+    return _with_source(checkpoint, _RoundedSource(tensors, shapes), as_device(device)), report
 
 
 def _rounded(name: str, weight: Tensor, kind: str, moments: Tensor | None) -> Blocks:
@@ -122,7 +123,7 @@ def _rounded(name: str, weight: Tensor, kind: str, moments: Tensor | None) -> Bl
 
 
 def _multiplies(name: str, shape: tuple[int, ...]) -> bool:
-    return len(shape) == 2 and (name in _VOCABULARY or name.split(".")[-2] in _IN_LAYERS)
+    return len(shape) >= 2 and name.endswith(".weight") and (name in _VOCABULARY or name.split(".")[-2] in _IN_LAYERS)
 
 
 def _with_source(checkpoint: Checkpoint, source: _RoundedSource, device: torch.device) -> Checkpoint:
@@ -153,6 +154,7 @@ class _RoundedSource:
     """Weights under canonical names, some of them in blocks, as a ``TensorSource``; it lies in no file."""
 
     tensors: Mapping[str, Blocks | Tensor]
+    shapes: Mapping[str, tuple[int, ...]]  # of those in blocks
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     files: tuple[Path, ...] = ()
 
@@ -162,7 +164,7 @@ class _RoundedSource:
 
     def shape(self, name: str) -> tuple[int, ...]:
         held = self._find(name)
-        return (held.rows, held.columns) if isinstance(held, Blocks) else tuple(held.shape)
+        return self.shapes[name] if isinstance(held, Blocks) else tuple(held.shape)
 
     def stored_type(self, name: str) -> str:
         held = self._find(name)
@@ -170,7 +172,7 @@ class _RoundedSource:
 
     def read(self, name: str, dtype: torch.dtype | None = None) -> Tensor:
         held = self._find(name)
-        values = held.dequantised() if isinstance(held, Blocks) else held
+        values = held.dequantised().view(self.shapes[name]) if isinstance(held, Blocks) else held
         return values if dtype is None else values.to(dtype)
 
     def raw(self, name: str) -> memoryview:

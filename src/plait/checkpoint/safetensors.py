@@ -1,7 +1,8 @@
 """Safetensors files, one or several shards, as one ``TensorSource``: mapped, not copied.
 
 A matrix may be stored in GGUF's blocks: a tensor of type U8 and shape (rows, bytes per row), every row whole blocks one
-after the other, whose type the metadata names: ``plait.blocks`` is a JSON object, stored name -> ``"Q4_0"``.
+after the other, whose type the metadata names: ``plait.blocks`` is a JSON object, stored name -> ``"Q4_0"``. Those of
+all experts are one tensor (experts, rows, bytes per row).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class SafetensorsSource:
         """The stored shape; of blocks, that of the matrix."""
         shape = tuple(self._entry(name)["shape"])
         block = BLOCK_FORMATS.get(self.stored_type(name))
-        return shape if block is None else (shape[0], shape[1] // block.bytes * block.weights)
+        return shape if block is None else (*shape[:-1], shape[-1] // block.bytes * block.weights)
 
     def stored_type(self, name: str) -> str:
         """The type as safetensors spells it: ``"F32"``, ``"BF16"``, ...; of blocks, GGUF's name: ``"Q4_0"``."""
@@ -122,7 +123,7 @@ def _checked_blocks(text: Any, entry: Callable[[str], Mapping[str, Any]], places
             known = ", ".join(BLOCK_FORMATS)
             raise CheckpointError(f"{places[name]}: {name!r} is in blocks of {kind!r}; plait reads {known}.")
         shape, size = entry(name)["shape"], BLOCK_FORMATS[kind].bytes
-        if entry(name)["dtype"] != "U8" or len(shape) != 2 or shape[1] % size:
+        if entry(name)["dtype"] != "U8" or len(shape) < 2 or shape[-1] % size:
             raise CheckpointError(
                 f"{places[name]}: {name!r}, {entry(name)['dtype']} of shape {shape}, are no rows of {kind} blocks, "
                 f"U8 of {size} bytes each."

@@ -102,14 +102,15 @@ class Weights:
             return None
         stored = self.bound.stored(name)
         kind, shape = source.stored_type(stored), source.shape(stored)
-        if kind not in BLOCK_FORMATS or len(shape) != 2:
+        if kind not in BLOCK_FORMATS or len(shape) < 2:
             return None
         order = self.bound.rows(name)
         if order is None:
             return None
         # By numpy: torch spreads so small a copy over its threads, and waits for them.
         rows = np.frombuffer(source.raw(stored), np.uint8).reshape(shape[0], -1)[_as_slice(order)]
-        return Blocks(kind, len(rows), shape[1], torch.from_numpy(rows))
+        rows = rows.reshape(len(rows) * prod(shape[1:-1]), -1)
+        return Blocks(kind, len(rows), shape[-1], torch.from_numpy(rows))
 
     def identity(self) -> str:
         """A key that changes with the weights or the architecture: of contents for those in memory, else of the files.
