@@ -230,7 +230,7 @@ class _Writing:
     def get(self, name: str) -> Tensor:
         """A parameter in its stored type, unless the model has been moved to another since it was loaded."""
         if name in self.blocks:
-            return self.blocks[name].data
+            return self.blocks[name].data.view(*self.weights.shape(name)[:-1], -1)
         value = self.weights.read(name)
         return self.said.apply(name, value.to(self.layout.kept(name, value.dtype)))
 
