@@ -3,14 +3,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import plait
 from plait.checkpoint import CheckpointError, SentencePooling, load, save
 from plait.checkpoint.pooling import read_sentence_folder, sentence_files
 from tests.checkpoint.making import logits, snapshot, write_llama
+from tests.families.making import build
+from tests.families.recipes import RECIPES
+from tests.models import far
 
 KIND = "sentence_transformers.models."
 
@@ -34,6 +39,34 @@ def test_the_real_folder_saved_back_is_the_same_to_the_byte(tmp_path: Path, mini
     before, after = snapshot(minilm), snapshot(save(load(minilm), tmp_path / "a"))
     assert before.keys() - after.keys() == {".gitattributes", "README.md", "data_config.json"}
     assert after == {name: before[name] for name in after}
+
+
+ENCODERS = ("albert", "camembert", "distilbert", "electra-bare", "eurobert-bare", "gte-bare", "jina_embeddings_v3-bare",
+            "modernbert-bare", "mpnet", "nomic_bert-bare", "xlm-roberta")  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", ENCODERS)
+def test_a_folder_of_every_encoder(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
+    """The bare model, beside a config that may still name the class with a head, as sentence-transformers saves it."""
+    model = build(reference, recipe).base_model
+    model.save_pretrained(tmp_path / "a")
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    (tmp_path / "a" / "config.json").write_text(
+        json.dumps(config | {"architectures": [RECIPES[recipe].model]}, indent=2)
+    )
+    kinds = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+    write_modules(tmp_path / "a", *kinds, pooling_mode_mean_tokens=True)
+    checkpoint = load(tmp_path / "a")
+    texts = [[4, 9, 31, 7], [22, 50, 13, 8, 44, 5, 17]]
+    with torch.no_grad():
+        pooled = [model(torch.tensor([text])).last_hidden_state.mean(1) for text in texts]
+    expected = torch.nn.functional.normalize(torch.cat(pooled))
+    assert far(plait.embed(checkpoint, texts), expected) < 1e-5
+    assert far(plait.embed(checkpoint, texts, runner=plait.optimize(checkpoint)), expected) < 1e-5
+    save(checkpoint, tmp_path / "b")
+    before, after = ({**snapshot(tmp_path / name)} for name in ("a", "b"))
+    assert json.loads(after.pop("config.json")) == json.loads(before.pop("config.json"))
+    assert after == before
 
 
 @pytest.mark.parametrize(
