@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from plait.cli.generate import NO_GUESSING, Guessing, Sampling, messages
+from plait.cli.generate import FREE, NO_GUESSING, Constraining, Guessing, Sampling, messages
 from plait.cli.models import Loading, Running, check_text
 from plait.cli.printing import error, notice
 from plait.cli.reading import line
@@ -19,6 +19,7 @@ def chat(
     *,
     system: str | None = None,
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
+    constraining: Annotated[Constraining, Parameter(name="*")] = FREE,
     guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
     running: Annotated[Running, Parameter(name="*")] = Running(),
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
@@ -37,7 +38,7 @@ def chat(
     from plait.generation import stream
 
     running.check()
-    options = sampling.options()
+    options = {**sampling.options(), **constraining.options()}
     guessing.check(loading)
     check_text(model, loading)
     checkpoint, runner = running.open(model, loading)

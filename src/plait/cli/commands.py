@@ -26,6 +26,8 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "generate": "plait.cli.generate:generate",
     "chat": "plait.cli.chat:chat",
     "embed": "plait.cli.embed:embed",
+    "score": "plait.cli.score:score",
+    "fill": "plait.cli.fill:fill",
     "tokenizer": "plait.cli.tokenizer:app",
     "verify": "plait.cli.verify:verify",
 }

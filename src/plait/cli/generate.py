@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -35,6 +36,8 @@ class Sampling:
         Choose among the likeliest tokens that hold this share of the probability.
     min_p
         Choose among tokens at least this fraction as likely as the likeliest.
+    typical_p
+        Choose among the most typical tokens that hold this share of the probability.
     repetition_penalty
         Above 1 makes tokens that stand in the text already less likely.
     frequency_penalty
@@ -52,6 +55,7 @@ class Sampling:
     top_k: int | None = None
     top_p: float | None = None
     min_p: float | None = None
+    typical_p: float | None = None
     repetition_penalty: float | None = None
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
@@ -105,7 +109,63 @@ class Guessing:
         return {"speculate": draft if runner is None else (draft, runner)}
 
 
-NO_GUESSING = Guessing()
+@dataclass(frozen=True, kw_only=True)
+class Searching:
+    """Several texts written side by side, the best of which is kept. What is not given, the checkpoint's rules say.
+
+    Parameters
+    ----------
+    beams
+        How many; 1 is no search.
+    n_best
+        Print so many texts, best first, each after its score.
+    length_penalty
+        A score is the log-probability divided by length ** this: the larger, the longer the texts.
+    early_stopping
+        When a search is done that has as many ended texts as beams: at once (yes), when none would be better at its
+        length (no), or when none could at any length (never).
+    """
+
+    beams: int | None = None
+    n_best: int | None = None
+    length_penalty: float | None = None
+    early_stopping: Literal["yes", "no", "never"] | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of ``plait.generate``; ``ValueError`` as of ``Sampling``."""
+        options = dataclasses.asdict(self)
+        if self.early_stopping != "never":
+            options["early_stopping"] = None if self.early_stopping is None else self.early_stopping == "yes"
+        given = {name: value for name, value in options.items() if value is not None}
+        if self.beams is not None:
+            from plait.generation.beam import Search
+
+            Search(**given)
+        return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraining:
+    """What the whole text must be; needs plait[constrained].
+
+    Parameters
+    ----------
+    regex
+        A regular expression that it matches.
+    json_schema
+        A file with the JSON schema of what it is.
+    """
+
+    regex: str | None = None
+    json_schema: Path | None = None
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of ``plait.generate`` and ``plait.stream``."""
+        schema = None if self.json_schema is None else self.json_schema.expanduser().read_text(encoding="utf-8")
+        return {name: value for name, value in (("regex", self.regex), ("json_schema", schema)) if value is not None}
+
+
+NO_GUESSING, NO_SEARCHING, FREE = Guessing(), Searching(), Constraining()
 
 
 def generate(
@@ -117,6 +177,8 @@ def generate(
     system: str | None = None,
     format: Format = "text",
     sampling: Annotated[Sampling, Parameter(name="*")] = Sampling(),
+    searching: Annotated[Searching, Parameter(name="*")] = NO_SEARCHING,
+    constraining: Annotated[Constraining, Parameter(name="*")] = FREE,
     guessing: Annotated[Guessing, Parameter(name="*")] = NO_GUESSING,
     running: Annotated[Running, Parameter(name="*")] = Running(),
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
@@ -141,21 +203,27 @@ def generate(
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
     running.check()
-    options = sampling.options()
+    options = {**sampling.options(), **searching.options(), **constraining.options()}
     guessing.check(loading)
     check_text(model, loading)
     text = everything() if prompt == "-" else prompt
     checkpoint, runner = running.open(model, loading)
     request = [*messages("system", system), *messages("user", text)] if chat else text
     options = {**options, **guessing.options(loading, running), "runner": runner}
-    if format == "json":
-        from plait.generation import Generation, generate
-
-        as_json(dataclasses.asdict(cast(Generation, generate(checkpoint, request, **options))))
-    else:
+    if format == "text" and searching.n_best is None:
         from plait.generation import stream
 
         write(stream(checkpoint, request, **options))
+        return
+    from plait.generation import generate
+
+    found: Any = generate(checkpoint, request, **options)
+    if format == "json":
+        as_json([dataclasses.asdict(one) for one in found] if isinstance(found, list) else dataclasses.asdict(found))
+        return
+    for one in found:
+        escaped = one.text.replace("\n", "\\n")  # a line for each
+        print(escaped if one.score is None else f"{one.score:.4f}  {escaped}")
 
 
 def messages(role: str, content: str | None) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from plait.generation.records import Generation, Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner, check_runner
 from plait.generation.schedule import Scheduler
-from plait.generation.settings import check_ids, check_seed, settle
+from plait.generation.settings import check_seed, settle, start_id
 from plait.generation.speculate import drafter
 from plait.words import nearest
 
@@ -158,7 +158,7 @@ def _begin(checkpoint: Checkpoint, prompt: Any, options: Options) -> _Job:
                 f"prompt: its {len(tokens)} tokens exceed the context of {context}; give at most {context}."
             )
         return Request(
-            tokens=[_start(checkpoint)],
+            tokens=[start_id(rules, architecture.vocab_size)],
             source=tokens,
             limit=new_tokens(1, rules, context, **limits),
             settings=settings,
@@ -191,16 +191,6 @@ def _ahead(scheduler: Scheduler, requests: list[Request]) -> Iterator[tuple[int,
             if isinstance(said, Exception):
                 raise said
             yield rows[id], said
-
-
-def _start(checkpoint: Checkpoint) -> int:
-    """The token a decoder that reads a source begins with."""
-    rules = checkpoint.rules
-    start = rules.start if rules.start is not None else rules.bos
-    if start is None:
-        raise GenerationError("rules.start: the checkpoint does not say which token its decoder begins with; set it.")
-    check_ids("rules.start", [start], checkpoint.architecture.vocab_size)
-    return start
 
 
 def _seeds(seed: int | Sequence[int] | None, n: int) -> list[int | None]:

@@ -176,6 +176,15 @@ def end_ids(rules: DecodeRules, tokenizer: Tokenizer | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*rules.end, *own]))
 
 
+def start_id(rules: DecodeRules, vocab_size: int) -> int:
+    """The token a decoder that reads a source begins with; ``GenerationError`` where the rules do not say."""
+    start = rules.start if rules.start is not None else rules.bos
+    if start is None:
+        raise GenerationError("rules.start: the checkpoint does not say which token its decoder begins with; set it.")
+    check_ids("rules.start", [start], vocab_size)
+    return start
+
+
 def check_ids(name: str, ids: Iterable[int], vocab_size: int) -> None:
     """Refuse what is no token id: ``GenerationError`` with the first one that is not."""
     for token in ids:
