@@ -72,7 +72,7 @@ def test_a_family_that_cannot_say_it_refuses_naming_the_knob(tmp_path: Path) -> 
         save(checkpoint, tmp_path / "a", dialect="hf")
     with pytest.raises(ValueError, match="skip_scale"):
         save(load(SHAPES["decoder"].replace(skip_scale=1.5), random=True), tmp_path / "b", dialect="llama")
-    with pytest.raises(CheckpointError, match="dialect: 'lama' is not 'hf' or one of plait, .* Did you mean 'llama'"):
+    with pytest.raises(CheckpointError, match="dialect: 'lama' is not one of hf, gguf, plait, .* Did you mean 'llama'"):
         save(checkpoint, tmp_path / "c", dialect="lama")
     assert list(tmp_path.iterdir()) == [], "nothing was written"
 

@@ -24,7 +24,7 @@ _FLAGS: dict[str, Pooling] = {
     "pooling_mode_lasttoken": "last",
 }
 _TYPE, _NORMALIZE, _LENGTH = "pooling_type", "plait.pooling.normalize", "plait.pooling.max_length"  # in GGUF
-_NUMBERS: dict[Pooling, int] = {"mean": 1, "cls": 2, "last": 3}  # llama.cpp's
+_NUMBERED: dict[int, Pooling] = {1: "mean", 2: "cls", 3: "last"}  # llama.cpp's
 _WORDS: dict[str, Pooling] = {"cls": "cls", "mean": "mean", "lasttoken": "last"}
 
 
@@ -94,7 +94,7 @@ def sentence_files(pooling: SentencePooling) -> dict[str, bytes]:
 
 def pooling_from_gguf(metadata: Mapping[str, Any], arch: str) -> SentencePooling | None:
     """What a GGUF header says; where it does not, vectors get length 1, as llama.cpp's tools make them."""
-    mode = next((mode for mode, number in _NUMBERS.items() if metadata.get(f"{arch}.{_TYPE}") == number), None)
+    mode = _NUMBERED.get(metadata.get(f"{arch}.{_TYPE}", 0))
     if mode is None:
         return None
     normalize, length = metadata.get(_NORMALIZE, True), metadata.get(_LENGTH)
@@ -106,7 +106,8 @@ def pooling_to_gguf(pooling: SentencePooling | None, arch: str) -> dict[str, Any
     if pooling is None:
         return {}
     length = {_LENGTH: pooling.max_length} if pooling.max_length is not None else {}
-    return {f"{arch}.{_TYPE}": _NUMBERS[pooling.pooling], _NORMALIZE: pooling.normalize, **length}
+    number = next(number for number, mode in _NUMBERED.items() if mode == pooling.pooling)
+    return {f"{arch}.{_TYPE}": number, _NORMALIZE: pooling.normalize, **length}
 
 
 def _read_modules(path: Path) -> list[dict[str, str]]:

@@ -161,11 +161,19 @@ def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str
         if hint in by_name and hint != NATIVE.name:
             return wrote(hint)
         return _first_that_can(architecture, [family.name for family in FAMILIES], wrote)
-    if dialect not in by_name:
-        near = nearest(dialect, [HF, GGUF, *by_name])
-        hint = f" Did you mean {near!r}?" if near else ""
-        raise CheckpointError(f"dialect: {dialect!r} is not 'hf', 'gguf' or one of {', '.join(by_name)}.{hint}")
+    check_dialect(dialect)
     return wrote(dialect)
+
+
+def check_dialect(dialect: str) -> None:
+    """``CheckpointError`` for a word that ``save`` does not know, with the nearest it does."""
+    from plait.families import FAMILIES
+
+    known = [HF, GGUF, NATIVE.name, *(family.name for family in FAMILIES)]
+    if dialect not in known:
+        near = nearest(dialect, known)
+        hint = f" Did you mean {near!r}?" if near else ""
+        raise CheckpointError(f"dialect: {dialect!r} is not one of {', '.join(known)}.{hint}")
 
 
 def _first_that_can(architecture: Any, names: list[str], wrote: Any) -> tuple[Any, dict[str, Any], bool]:

@@ -1,4 +1,4 @@
-"""``plait convert``: write a checkpoint in another dialect, or with its matrices in 4 or 8 bits."""
+"""``plait convert``: write a checkpoint in another dialect, as a GGUF file, or with its matrices in 4 or 8 bits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def convert(
     dst: Path,
     /,
     *,
-    to: Literal["hf", "plait"] | None = None,
+    to: str | None = None,
+    type: Literal["F32", "F16", "BF16", "Q8_0"] | None = None,
     quantize: Literal["int8", "int4", "int4_min"] | None = None,
     calibrate: Path | None = None,
     overwrite: bool = False,
@@ -30,7 +31,7 @@ def convert(
 ) -> None:
     """Read a checkpoint and write it in another dialect, or quantised.
 
-    SRC is written to the folder DST whole or not at all.
+    SRC is written to DST, a folder or with --to gguf a file, whole or not at all.
 
     Parameters
     ----------
@@ -38,9 +39,12 @@ def convert(
         A folder, a .gguf file, a hub name, package:NAME, or, with --random, a preset or a
         recipe (.toml).
     dst
-        The folder to write; its path is printed.
+        The folder to write, or with --to gguf the .gguf file; its path is printed.
     to
-        hf writes the family's own names, for every tool of the ecosystem; plait writes the native dialect.
+        hf writes the family's own names, for every tool of the ecosystem; plait writes the native dialect; gguf one
+        file for llama.cpp; a family's name (mistral) its names, if it can say the architecture.
+    type
+        What the matrices of a GGUF file are in; left out, what they are in now. Norms and biases are always F32.
     quantize
         Round the matrices to blocks of 32 weights with a scale: int8 (8.5 bits a weight), int4 (4.5),
         int4_min (5, with a minimum); printed is what each of them lost. It is written in the native dialect.
@@ -53,29 +57,41 @@ def convert(
         text for people, json for programs.
     """
     from plait.checkpoint import save
-    from plait.checkpoint.saving import check_target
+    from plait.checkpoint.saving import check_dialect, check_target
+    from plait.checkpoint.to_gguf import GGUF, check_file
 
     if to is None and quantize is None:
-        raise ValueError("--to: say hf or plait, or --quantize, which writes the native dialect.")
+        raise ValueError(
+            "--to: say hf, plait, gguf or a family's name, or --quantize, which writes the native dialect."
+        )
+    if type is not None and to != GGUF:
+        raise ValueError("--type: it is of the matrices in a GGUF file; say --to gguf.")
     if calibrate is not None and quantize is None:
         raise ValueError("--calibrate: it serves --quantize; say int8, int4 or int4_min.")
-    check_target(dst.expanduser(), overwrite)
+    if to is not None:
+        check_dialect(to)
+    (check_file if to == GGUF else check_target)(dst.expanduser(), overwrite)
     report: list[Rounded] = []
     if quantize is None:
         checkpoint = loading.open(src)
     else:
-        if to == "hf":
-            raise ValueError("--to: only the native dialect holds quantised matrices; leave hf out.")
+        if to not in (None, "plait"):
+            raise ValueError(f"--to: only the native dialect holds quantised matrices; leave {to} out.")
         checkpoint, report = rounded(src, quantize, calibrate, loading)
     with working(f"writing {dst}"):
-        folder = save(checkpoint, dst, dialect=to or "plait", overwrite=overwrite)
+        written = save(checkpoint, dst, dialect=to or "plait", overwrite=overwrite, type=type)
     if format == "json":
-        as_json({"folder": str(folder), **({"quantization": quantize, **summary(report)} if report else {})})
+        as_json(
+            {
+                "file" if to == GGUF else "folder": str(written),
+                **({"quantization": quantize, **summary(report)} if report else {}),
+            }
+        )
         return
     if report:
         table([row(tensor) for tensor in report])
         print(f"{summary(report)['bits']:.2f} bits a weight in {len(report)} matrices\n")
-    print(folder)
+    print(written)
 
 
 def rounded(src: str, quantize: str, text: Path | None, loading: Loading) -> tuple[Checkpoint, list[Rounded]]:

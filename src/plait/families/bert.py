@@ -45,6 +45,7 @@ BERT = Family(
         "head.output.weight": "cls.predictions.decoder.weight",
         "head.output.bias": Either("tied", "cls.predictions.bias", "cls.predictions.decoder.bias"),
     },
+    limits={"token_types": (lambda a: a.token_types > 0, "at least 1")},
     tied=True,
     prefix="bert.",
     aliases=dict.fromkeys(("cls.predictions.bias", "cls.predictions.decoder.bias"), "head.output.bias"),

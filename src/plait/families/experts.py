@@ -24,7 +24,13 @@ EACH_ALONE: dict[str, Rule] = {
 def mixture(n_experts: Setting, per_token: Setting, d_expert: Setting, **others: Any) -> Setting:
     """The record of experts, each member by a rule or a plain value; ``None`` where their number is null or 0."""
     rule = record(Experts, n_experts=n_experts, per_token=per_token, d_expert=d_expert, **others)
-    return replace(rule, load=lambda reading: rule.load(reading) if n_experts.load(reading) else None)
+
+    def save(experts: Experts | None, fields: Fields) -> dict[str, Any]:
+        if experts is None:
+            raise FamilyError("experts: this family has some in its layers; here there are none.")
+        return rule.save(experts, fields)
+
+    return replace(rule, load=lambda reading: rule.load(reading) if n_experts.load(reading) else None, save=save)
 
 
 def times(field: str, unit: Setting, default: int | None = None) -> Setting:

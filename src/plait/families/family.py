@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError, Classification
@@ -57,6 +57,7 @@ class Family:
     ``further``: what a layer behind the last holds if it predicts further tokens; such layers are kept aside too.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
+    ``limits``: a field, or a member of one, that no setting says in full -> whether the class has it, and what it has.
     ``ids``: what the class assumes where neither JSON file has the key (``"eos_token_id"``).
     ``starts_with_pad``: a decoder that no file tells its first token begins with the pad id.
     ``tokenizer``: the tokenizer's class, for folders that do not name it.
@@ -81,6 +82,7 @@ class Family:
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
+    limits: Mapping[str, tuple[Callable[[Architecture], bool], str]] = field(default_factory=dict[str, Any])
     ids: Mapping[str, int | list[int]] = field(default_factory=dict[str, int | list[int]])
     starts_with_pad: bool = False
     tokenizer: str | None = None
@@ -237,6 +239,7 @@ class Family:
         Raises ``FamilyError`` naming the field that this family cannot say.
         """
         base = base or {}
+        self._refuse_beyond_limits(architecture)
         ending = self._ending(architecture, head_of_class(base, self.heads))
         if ending is not None:
             family = self._classifying[ending]
@@ -263,6 +266,16 @@ class Family:
         }
         self._refuse_what_is_lost(self._read_back(written, architecture), architecture)
         return written
+
+    def _refuse_beyond_limits(self, architecture: Architecture) -> None:
+        """Raise over a field that the class does not have so, though its config would not show it."""
+        for tower in ("n_encoder_layers", "n_decoder_layers"):
+            if tower in self.rules and not getattr(architecture, tower):
+                raise FamilyError(f"{self.name} cannot say {tower} 0: it has that tower.")
+        for path, (holds, right) in self.limits.items():
+            if not holds(architecture):
+                value = reduce(lambda value, name: getattr(value, name, None), path.split("."), architecture)
+                raise FamilyError(f"{self.name} cannot say {path} {value!r}; there it is {right}.")
 
     def _refuse_what_is_lost(self, read: Architecture, architecture: Architecture) -> None:
         """Raise over the fields in which ``read``, what a written config says, is not ``architecture``."""

@@ -101,10 +101,10 @@ def _gemma_scale(largest: int) -> Any:
 # Their norms hold 1 + w: plain here, and no bit is lost
 GEMMA_FIELDS = {"norm_weight": "plain", "activation": "gelu_tanh", "qkv_bias": False, "output_bias": False}
 
-Limits = dict[str, Callable[[Architecture], Any]]
-WHOLE_HEAD: Limits = {"rope.dim": lambda a: None}
-EVEN_HEADS: Limits = {"d_head": lambda a: a.d_model // a.n_heads}
-TIED: Limits = {"tied": lambda a: True}
+Limits = dict[str, tuple[Callable[[Architecture], bool], str]]
+WHOLE_HEAD: Limits = {"rope.dim": (lambda a: a.rope is None or a.rope.dim is None, "the whole head")}
+EVEN_HEADS: Limits = {"d_head": (lambda a: a.d_head * a.n_heads == a.d_model, "d_model / n_heads")}
+TIED: Limits = {"tied": (lambda a: a.tied, "always so")}
 WINDOW = ("attention.sliding_window",)
 
 DIALECTS = (

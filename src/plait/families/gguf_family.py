@@ -6,9 +6,8 @@ Facts are llama.cpp's (``convert_hf_to_gguf.py``, ``src/llama-model.cpp``, and t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from functools import reduce
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from plait.architecture import Architecture, Rope
@@ -59,14 +58,12 @@ class GGUFFamily(Family):
     """A family that is spelled in GGUF's metadata.
 
     ``arch``: ``general.architecture``. ``reads``: tensors whose values are settings. ``bare``: files have no head.
-    ``limits``: a field, or a member of one, -> the value that llama.cpp takes it to have, where no key says it.
-    ``unheeded``: keys that are written, and that llama.cpp does not look at.
+    ``unheeded``: keys that are written, and that llama.cpp does not look at; ``limits`` are llama.cpp's too.
     """
 
     arch: str = ""
     reads: tuple[str, ...] = ()
     bare: bool = False
-    limits: Mapping[str, Callable[[Architecture], Any]] = field(default_factory=dict[str, Any])
     unheeded: tuple[str, ...] = ()
 
     def architecture(
@@ -88,10 +85,7 @@ class GGUFFamily(Family):
         Raises ``FamilyError`` naming the field that GGUF, or llama.cpp where it reads no key, cannot say.
         """
         a = architecture
-        for path, taken in self.limits.items():
-            ours, theirs = reduce(lambda value, name: getattr(value, name, None), path.split("."), a), taken(a)
-            if ours != theirs:
-                raise FamilyError(f"gguf: {path} {ours!r} cannot be said; llama.cpp's {self.arch} takes {theirs!r}.")
+        self._refuse_beyond_limits(a)
         fields = {f.name: getattr(a, f.name) for f in dataclasses.fields(a)}
         rules = {
             name: rule for name, rule in self.rules.items() if name != "rope" and (a.head or name not in HEAD_FIELDS)

@@ -19,5 +19,6 @@ HELIUM = LLAMA.relative(
         "norm_eps": key("rms_norm_eps", 1e-8),
         "output_bias": False,
     },
+    limits={"d_head": (lambda a: a.d_head * a.n_heads == a.d_model, "d_model / n_heads")},  # as its output takes them
     ids={"pad_token_id": 3, "bos_token_id": 1, "eos_token_id": 2},
 )

@@ -28,5 +28,11 @@ PHI3 = LLAMA.relative(
         "decoder.layers.{i}.ffn.{gate,up}": via("layers.{i}.mlp.gate_up_proj", CAT),
         "decoder.layers.{i}.ffn.down": "layers.{i}.mlp.down_proj",
     },
+    limits={
+        "rope.scaling": (
+            lambda a: not a.rope or a.rope.scaling is None or a.rope.scaling.kind == "longrope",
+            "longrope, or none",
+        )
+    },
     ids={"bos_token_id": 1, "eos_token_id": 32000, "pad_token_id": 32000},
 )
