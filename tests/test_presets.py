@@ -8,6 +8,7 @@ import pytest
 from plait import presets
 from plait.account import account
 from plait.presets import PRESETS, PresetError, preset
+from tests.families.published import PUBLISHED as MIXTURES_PUBLISHED
 
 # As the model cards, papers and the reference library's own classes count them.
 PUBLISHED = {
@@ -88,6 +89,16 @@ PUBLISHED = {
     "seed-oss-36b": 36_151_104_512,
     "internlm3-8b": 8_804_241_408,
     "cwm-32b": 32_581_097_472,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "qwen1.5-moe-a2.7b": 14_315_784_192,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    "olmoe-1b-7b": 6_919_161_856,
+    "granite-3-1b-a400m": 1_334_628_352,
+    "ernie-4.5-21b-a3b": 21_825_437_888,
 }
 
 # What other counts leave out or add, named: (their count, what ours has besides).
@@ -109,6 +120,9 @@ OTHERWISE = {
     "mt5-small": (172_119_424, 250_112 * 512),
     "mt5-base": (390_315_264, 250_112 * 768),
     "umt5-small": (175_333_376, 256_384 * 512),
+    # What moves the choice of experts, a number for each in every layer that has them, is a buffer in the reference.
+    "glm-4.5": (352_797_814_784, 160 * 89),
+    "minimax-m2": (228_689_748_992, 256 * 62),
 }
 
 # Published only rounded: (the figure, how far off rounding may leave it).
@@ -554,6 +568,10 @@ CONFIGS = {
 }  # fmt: skip
 
 
+MIXTURES = {name: config for name, (config, *_) in MIXTURES_PUBLISHED.items() if name in PRESETS}
+CONFIGS |= MIXTURES
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_preset_is_what_its_published_config_reads_to(name):
     from plait.families import family_for
@@ -568,7 +586,7 @@ LLAMAS = [name for name in CONFIGS if CONFIGS[name]["model_type"] in (
 )]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LLAMAS)
+@pytest.mark.parametrize("name", [*LLAMAS, *MIXTURES])
 def test_the_reference_library_counts_the_published_config(name, reference):
     """Its own class, built from the published settings, has as many parameters."""
     import torch
@@ -579,7 +597,7 @@ def test_the_reference_library_counts_the_published_config(name, reference):
     config = reference.AutoConfig.for_model(CONFIGS[name]["model_type"], **settings)
     model = getattr(reference, family_for(CONFIGS[name]).classes[0])
     with torch.device("meta"):
-        assert model(config).num_parameters() == PUBLISHED[name]
+        assert model(config).num_parameters() == (OTHERWISE[name][0] if name in OTHERWISE else PUBLISHED[name])
 
 
 def test_all_that_have_a_config_are_read():

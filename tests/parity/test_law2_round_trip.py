@@ -60,6 +60,9 @@ def tiny(preset: str) -> Architecture:
     a = plait.preset(preset)
     layers = max(2, len(a.layer_types))
     rope = None if a.rope is None else dataclasses.replace(a.rope, dim=None if a.rope.dim is None else 2)
+    experts = a.experts and dataclasses.replace(
+        a.experts, n_experts=8, per_token=2, d_expert=12, d_shared=a.experts.d_shared and 16
+    )
     return a.replace(
         vocab_size=32,
         d_model=24,
@@ -71,6 +74,7 @@ def tiny(preset: str) -> Architecture:
         n_decoder_layers=layers if a.n_decoder_layers else 0,
         max_length=None if a.max_length is None else 40,
         rope=rope,
+        experts=experts,
     )
 
 
