@@ -215,18 +215,17 @@ class Family:
             return False
         told = head_by_class(config, "n_encoder_layers" in self.settings, self._class_names)
         if told is not None:
-            return told and not self._holds_bare_encoder(spelling)
+            # sentence-transformers leaves the config of the model with a head beside a file of the bare encoder
+            bare = self.head == "masked" and spelling is not None and not spelling.prefix
+            return told and not (bare and not self._may_have_head(config, spelling))
+        return self._may_have_head(config, spelling)
+
+    def _may_have_head(self, config: Mapping[str, Any], spelling: Spelling | None) -> bool:
+        """Whether a head is stored, or may be the table alone."""
         if spelling is None or spelling.find(*self.head_tensors):
             return True
         flag = tie_flag(config)
-        return self.head == "language" and bool(spelling.prefix or (self.tied if flag is None else flag))
-
-    def _holds_bare_encoder(self, spelling: Spelling | None) -> bool:
-        """Whether a file has neither the prefix nor any tensor of a head: sentence-transformers leaves the config of
-        the model with a head beside such a file."""
-        if self.head != "masked" or spelling is None or spelling.prefix:
-            return False
-        return spelling.find(*self.head_tensors) is None
+        return "head_transform" not in self.settings and bool(spelling.prefix or (self.tied if flag is None else flag))
 
     def _is_tied(self, config: Mapping[str, Any], spelling: Spelling | None, equal: Equal | None) -> bool:
         heads, tables = self.places["head.output.weight"], self.places["embedding.tokens.weight"]

@@ -27,5 +27,6 @@ MPNET = ROBERTA.relative(
         "encoder.layers.0.attention.relative_bias": "encoder.relative_attention_bias",
     },
     prefix="mpnet.",
+    limits={},
     tokenizer=None,
 )

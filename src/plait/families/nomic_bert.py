@@ -104,6 +104,7 @@ GTE = ROBERTA.relative(
     },
     prefix="gte.",
     prefixes=("new.",),
+    limits={},
     ignored=frozenset({"logn_attention_clip1", "pack_qkv", "unpad_inputs", "use_memory_efficient_attention"}),
     aliases={},
     live=frozenset(),
