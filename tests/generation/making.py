@@ -214,9 +214,9 @@ class ToyTokenizer:
             rest = rest[len(self.pieces[best]) :]
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], skip_specials: bool = True, *, continues: bool = False) -> str:
         text = b"".join(self.pieces[i] for i in ids if i not in self.special_ids).decode(errors="replace")
-        return text.replace("▁", " ").removeprefix(" " if text.startswith("▁") else "")
+        return text.replace("▁", " ").removeprefix(" " if text.startswith("▁") and not continues else "")
 
     def __len__(self) -> int:
         return len(self.pieces)

@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plait.generation import GenerationError
-from plait.generation.sampling import choose, cool, draw, keep_min_p, keep_top_k, keep_top_p, logprob, narrow
+from plait.generation.sampling import (
+    choose,
+    cool,
+    draw,
+    keep_min_p,
+    keep_top_k,
+    keep_top_p,
+    keep_typical,
+    logprob,
+    narrow,
+)
 from plait.generation.settings import Settings
 
 LOGITS = torch.tensor([[0.0, 5.0, 1.0, 4.0, -2.0]])
@@ -67,8 +77,17 @@ def test_min_p_is_a_share_of_the_likeliest() -> None:
     assert kept(keep_min_p(logits, 1.0)) == [0]
 
 
+def test_the_typical_tokens_are_those_whose_information_is_nearest_to_the_entropy() -> None:
+    logits = torch.tensor([[0.5, 0.2, 0.2, 0.05, 0.05]]).log()  # entropy 1.29: -log 0.2 is 1.61, -log 0.5 is 0.69
+    assert kept(keep_typical(logits, 0.1)) == [1, 2]
+    assert kept(keep_typical(logits, 0.41)) == [0, 1, 2]
+    assert kept(keep_typical(logits, 0.95)) == [0, 1, 2, 3, 4]
+    assert kept(keep_typical(logits, 1.0)) == [0, 1, 2, 3, 4]
+    assert kept(keep_typical(logits, 0.0)) == [1, 2]
+
+
 def test_filters_without_a_temperature_are_refused_rather_than_ignored() -> None:
-    for name, value in (("top_k", 3), ("top_p", 0.5), ("min_p", 0.1)):
+    for name, value in (("top_k", 3), ("top_p", 0.5), ("min_p", 0.1), ("typical_p", 0.9)):
         with pytest.raises(GenerationError, match=f"{name}: .* changes nothing in greedy decoding"):
             Settings(**{name: value})
 
@@ -106,9 +125,10 @@ def test_logprob_is_the_log_softmax_at_the_token() -> None:
     k=st.integers(1, 12),
     p=st.floats(0, 0.999),
     min_p=st.floats(0, 1),
+    typical_p=st.floats(0.01, 0.99),
 )
 def test_the_filters_equal_the_reference_library(
-    reference: ModuleType, seed: int, temperature: float, k: int, p: float, min_p: float
+    reference: ModuleType, seed: int, temperature: float, k: int, p: float, min_p: float, typical_p: float
 ) -> None:
     from transformers.generation import logits_process as theirs
 
@@ -119,8 +139,9 @@ def test_the_filters_equal_the_reference_library(
         theirs.TopKLogitsWarper(k),
         theirs.TopPLogitsWarper(p),
         theirs.MinPLogitsWarper(min_p),
+        theirs.TypicalLogitsWarper(typical_p),
     ):
         expected = warper(ids, expected)
-    got = narrow(logits, Settings(temperature=temperature, top_k=k, top_p=p, min_p=min_p))
+    got = narrow(logits, Settings(temperature=temperature, top_k=k, top_p=p, min_p=min_p, typical_p=typical_p))
     assert torch.allclose(got.exp(), expected.softmax(-1), atol=1e-6)
     assert torch.allclose(cool(logits, temperature).softmax(-1), (logits / temperature).softmax(-1), atol=1e-6)

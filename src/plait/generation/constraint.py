@@ -28,13 +28,14 @@ class Constraint:
 
     def __init__(self, tokenizer: Tokenizer, name: str, grammar: str) -> None:
         library = _library()
+        self._n_tokens = len(tokenizer)
         self._start = library.LLMatcher(_tokens(tokenizer, library), grammar, log_level=0)
         if self._start.is_error():
             raise GenerationError(f"{name}: {_sentence(self._start.get_error())}")
 
     def begin(self, tokens: Sequence[int] = ()) -> Matcher:
         """A text of which ``tokens`` are written."""
-        matcher = Matcher(self._start.deep_copy())
+        matcher = Matcher(self._start.deep_copy(), self._n_tokens)
         for token in tokens:
             matcher.take(token)
         return matcher
@@ -43,15 +44,15 @@ class Constraint:
 class Matcher:
     """Where one text stands in its grammar."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, inner: Any, n_tokens: int) -> None:
+        self._inner, self._n_tokens = inner, n_tokens
 
     def allowed(self, vocab_size: int, ends: Collection[int]) -> Tensor:
         """``(vocab,)`` boolean: which tokens may follow; the ``ends`` where the text may be over."""
-        bits = np.unpackbits(np.frombuffer(self._inner.compute_bitmask(), np.uint8), bitorder="little")
+        bits = np.unpackbits(np.frombuffer(self._inner.compute_bitmask(), np.uint8), bitorder="little").astype(bool)
+        known = min(vocab_size, self._n_tokens)
         allowed = torch.zeros(vocab_size, dtype=torch.bool)
-        known = min(vocab_size, len(bits))
-        allowed[:known] = torch.from_numpy(bits[:known].astype(bool))
+        allowed[:known] = torch.from_numpy(bits[:known])
         allowed[list(ends)] = self._inner.is_accepting()
         if self._inner.is_error():
             raise GenerationError(f"constraint: {_sentence(self._inner.get_error())}")
@@ -63,7 +64,7 @@ class Matcher:
 
     def fork(self) -> Matcher:
         """One that stands at the same place and goes its own way."""
-        return Matcher(self._inner.deep_copy())
+        return Matcher(self._inner.deep_copy(), self._n_tokens)
 
 
 def constrain(
@@ -118,18 +119,37 @@ def _tokens(tokenizer: Tokenizer, library: Any) -> Any:
 
 
 class _Vocabulary:
-    """A tokenizer as llguidance asks about it."""
+    """A tokenizer as llguidance asks about it: the bytes of every id, and one more id, which ends the text.
+
+    Which of the model's own ids end it is for whoever decodes to say.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         spell, ids = tokenizer.segmenter.spell, range(len(tokenizer))
-        self.tokens = [b"" if tokenizer.segmenter.token(id) is None else spell(id, False) for id in ids]
-        self.special_token_ids = [id for id in ids if id in tokenizer.special_ids or not self.tokens[id]]
-        self.eos_token_id = tokenizer.eos if tokenizer.eos is not None else next(iter(self.special_token_ids), 0)
-        self.bos_token_id = tokenizer.bos
+        self.tokens = [b"" if tokenizer.segmenter.token(id) is None else spell(id, False) for id in ids] + [b""]
+        self.eos_token_id, self.bos_token_id = len(ids), None
+        special = {id for id in range(len(self.tokens)) if id in tokenizer.special_ids or not self.tokens[id]}
+        self.special_token_ids = sorted(special)
         self._tokenizer = tokenizer
+        self._ids = {self.tokens[id]: id for id in reversed(ids) if id not in special}
+        self._longest = max(map(len, self._ids), default=1)
 
     def __call__(self, text: bytes) -> list[int]:
-        return self._tokenizer.encode(text.decode("utf-8", "replace"), specials=False, control=False)
+        """How text that is forced is cut: as the tokenizer would, unless that puts a space before it."""
+        ids = self._tokenizer.encode(text.decode("utf-8", "replace"), specials=False, control=False)
+        return ids if b"".join(self.tokens[id] for id in ids) == text else self._greedy(text)
+
+    def _greedy(self, text: bytes) -> list[int]:
+        """The longest token at each place; none where no token fits."""
+        ids: list[int] = []
+        while text:
+            fits = (n for n in range(self._longest, 0, -1) if text[:n] in self._ids)
+            n = next(fits, 0)
+            if n == 0:
+                break
+            ids.append(self._ids[text[:n]])
+            text = text[n:]
+        return ids
 
 
 def _drops_space(tokenizer: Tokenizer) -> bool:

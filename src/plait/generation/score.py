@@ -19,7 +19,7 @@ from plait.generation.settings import start_id
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
 
-_CHUNK = 256  # tokens of each row whose logits are held at once
+CHUNK = 256  # tokens of each row whose logits are held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def score(
         places = by_length[start : start + batch_size]
         batch = [Request(tokens=lines[i].tokens, source=lines[i].source, limit=1, echo=True) for i in places]
         cache = used.cache(len(batch), total_lengths=[len(request.tokens) for request in batch])
-        _, scores = prefill(used, cache, batch, _CHUNK, 0)
+        _, scores = prefill(used, cache, batch, CHUNK, 0)
         done += [(i, _scored(lines[i], of_row, checkpoint)) for i, of_row in zip(places, scores, strict=True)]
     found = [one for _, one in sorted(done, key=lambda pair: pair[0])]
     return found[0] if single else found
