@@ -6,9 +6,11 @@ import pytest
 
 from plait.families import FAMILIES
 from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE
+from plait.text.renumbered import NUMBERINGS
 
 KEYS = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id", "forced_bos_token_id",
         "forced_eos_token_id")  # fmt: skip
+RENUMBERED = {*NUMBERINGS, "M2M100Tokenizer"}
 EACH = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 
 
@@ -25,4 +27,4 @@ def test_ids_are_the_reference_classs(family, reference: ModuleType) -> None:
 
 @EACH
 def test_every_tokenizer_class_has_a_convention(family) -> None:
-    assert family.tokenizer is None or family.tokenizer in {*BYTE_LEVEL, *WORD_PIECE, *PIECES, *MARIAN}
+    assert family.tokenizer is None or family.tokenizer in {*BYTE_LEVEL, *WORD_PIECE, *PIECES, *MARIAN, *RENUMBERED}

@@ -18,5 +18,5 @@ M2M_100 = PEGASUS.relative(
     },
     leftovers=(r"(encoder|decoder)\.embed_positions\.weights", r"shared\.weight"),
     ids={"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
-    tokenizer=None,
+    tokenizer="M2M100Tokenizer",
 )

@@ -15,7 +15,7 @@ MBART = BART.relative(
     weights={**norms("before"), "{tower}.norm": "{tower}.layer_norm"},
     ignored=BART.ignored | {"normalize_before", "add_final_layer_norm"},
     ids={"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "forced_eos_token_id": 2},
-    tokenizer=None,
+    tokenizer="MBartTokenizer",
 )
 
 BLENDERBOT = MBART.relative(
@@ -50,5 +50,5 @@ PEGASUS = MBART.relative(
     },
     leftovers=(r"(encoder|decoder)\.embed_positions\.weight", r"shared\.weight"),
     ids={"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1},
-    tokenizer=None,
+    tokenizer="PegasusTokenizer",
 )

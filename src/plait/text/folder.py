@@ -14,6 +14,7 @@ from plait.text.error import TokenizerError
 from plait.text.files import TokenizerFiles, read_json
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
+from plait.text.renumbered import NUMBERINGS, named_pieces, renumbered
 from plait.text.tiktoken import encoding_of, is_ranks, library_of, read_ranks
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, pieces_of_type
@@ -141,6 +142,8 @@ def _ranks(files: TokenizerFiles, path: Path) -> Tokenizer:
 
 
 def _pieces(files: TokenizerFiles, name: str) -> Tokenizer:
+    if files.class_name in NUMBERINGS:
+        return renumbered(files, name, _writer(files.folder, name))
     path = files.folder / name
     if is_ranks(path):
         return _ranks(files, path)
@@ -203,6 +206,11 @@ def _marian(files: TokenizerFiles) -> Tokenizer:
     return side("source.spm", vocab, side("target.spm", _vocab(own) if own.is_file() else vocab))
 
 
+def _named_pieces(files: TokenizerFiles) -> Tokenizer:
+    name = "sentencepiece.bpe.model"
+    return named_pieces(files, name, _vocab(files.folder / "vocab.json"), _writer(files.folder, name))
+
+
 def _vocab(path: Path) -> dict[str, int]:
     vocab = read_json(path)
     if not vocab or not all(isinstance(id, int) for id in vocab.values()):
@@ -228,6 +236,7 @@ def _writer(folder: Path, *more: str) -> Callable[[Path], None]:
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[TokenizerFiles], Tokenizer]], ...] = (
     (("tokenizer.json",), _tokenizer_json),
     (("source.spm", "target.spm", "vocab.json"), _marian),
+    (("sentencepiece.bpe.model", "vocab.json"), _named_pieces),
     (("vocab.json", "merges.txt"), _byte_level),
     (("vocab.txt",), _word_piece),
     (("spiece.model",), lambda files: _pieces(files, "spiece.model")),

@@ -90,15 +90,17 @@ class PieceSegmenter:
 class MarianSegmenter:
     """One side of a Marian model: a sentencepiece model cuts the text, a list of names gives the ids.
 
-    ``model`` is that of the side's language. A text may begin with the code of the language to translate into,
-    ``>>fra<<``, where the vocabulary has it. ``special``: the names that are no text.
+    ``model`` is that of the side's language. With ``codes`` a text may begin with the code of the language to translate
+    into, ``>>fra<<``, where the vocabulary has it. ``special``: the names that are no text.
     """
 
-    def __init__(self, model: bytes, vocab: Mapping[str, int], *, unknown: str, special: Collection[str]) -> None:
+    def __init__(
+        self, model: bytes, vocab: Mapping[str, int], *, unknown: str, special: Collection[str], codes: bool = True
+    ) -> None:
         if unknown not in vocab:
             raise TokenizerError(f"vocab.json: the unknown token {unknown!r} is not in it.")
         self._processor = _processor(model)
-        self._vocab = vocab
+        self._vocab, self._codes = vocab, codes
         self._tokens = {id: token for token, id in vocab.items()}
         self._unknown = vocab[unknown]
         self.control = {token: vocab[token] for token in special if token in vocab}
@@ -115,7 +117,8 @@ class MarianSegmenter:
             if isinstance(part, int):
                 ids.append(part)
                 continue
-            code = part[: part.find("<<") + 2] if index == 0 and part.startswith(">>") and "<<" in part else ""
+            coded = self._codes and index == 0 and part.startswith(">>") and "<<" in part
+            code = part[: part.find("<<") + 2] if coded else ""
             pieces: list[str] = self._processor.EncodeAsPieces(part[len(code) :])
             ids += [self._vocab.get(piece, self._unknown) for piece in ([code] if code else []) + pieces]
         return ids

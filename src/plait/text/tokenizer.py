@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -120,6 +120,24 @@ class Tokenizer:
         if marks is None:
             return self.segmenter.segment(text)
         return self.segmenter.segment_parts(control_parts(text, self.segmenter.control, marks))
+
+    def speaking(self, language: str) -> Tokenizer:
+        """This tokenizer for texts in another language, whose code it puts around them, spelt as in the vocabulary:
+        NLLB's ``"fra_Latn"``, mBART's ``"fr_XX"``, M2M-100's ``"__fr__"``.
+
+        The language to translate into is the first token that the model writes: ``forced_first=t.id("fra_Latn")`` for
+        ``plait.generate`` (mBART of 25 languages begins with it: ``rules.start``). Raises TokenizerError where there is
+        no such code.
+        """
+        roles = {id for role, id in self.named.items() if role != "language"}
+        now = {id for id in (*self.prefix, *self.suffix) if id not in roles}
+        if len(now) != 1:
+            raise TokenizerError("language: this tokenizer puts the code of no language around a text.")
+        new = self.id(language)
+        if new is None or new not in self.special_ids or new in roles:
+            raise TokenizerError(f"language: {language!r} is not the code of one; it has {self.token(*now)!r} now.")
+        prefix, suffix = (tuple(new if id in now else id for id in ids) for ids in (self.prefix, self.suffix))
+        return replace(self, prefix=prefix, suffix=suffix, named={**self.named, "language": new})
 
     def token(self, id: int) -> str:
         """The vocabulary's own spelling of an id; raises TokenizerError where it is none."""
