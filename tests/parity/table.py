@@ -5,6 +5,7 @@ make parity        writes it; some minutes
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import sys
@@ -25,8 +26,8 @@ from tests.parity.comparing import distances, greedy, stored
 ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "parity.md"
 MARK = "\n| family |"
-LINE = "| {} | {} | {} | {} | {} | {} | {} | {} | {} |"
-HEAD = ("family", "kind", "file", "lines", "recipes", "float32", "float64", "greedy", "bytes")
+LINE = "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |"
+HEAD = ("family", "kind", "file", "lines", "recipes", "float32", "float64", "greedy", "bytes", "what it is")
 
 
 @dataclass
@@ -65,6 +66,16 @@ def known(family: Family, places: dict[str, Path]) -> tuple[str, str, str, int]:
     return f"`{family.name}`", kind(family), path.name, len(path.read_text("utf-8").splitlines())
 
 
+def what(path: Path) -> str:
+    """The sentence that opens a file."""
+    return (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def said(held: list[bool]) -> str:
+    """How many of those tried held; nothing where none was tried."""
+    return f"{sum(held)} of {len(held)}" if held else ""
+
+
 def measured(reference: ModuleType) -> Iterator[tuple[str, Row]]:
     """One recipe after the other, by the family's name."""
     for i, (name, recipe) in enumerate(RECIPES.items(), 1):
@@ -97,17 +108,16 @@ def table(reference: ModuleType) -> str:
         all_.greedy += row.greedy
         all_.bytes += row.bytes
     places = homes()
-    lines = [LINE.format(*HEAD), LINE.format("---", "---", "---", *["---:"] * 6)]
+    lines = [LINE.format(*HEAD), LINE.format("---", "---", "---", *["---:"] * 6, "---")]
     for family in FAMILIES:
         row = rows[family.name]
-        says = f"{sum(row.greedy)} of {len(row.greedy)}" if row.greedy else ""
         cells = (
             *known(family, places),
             row.recipes,
-            f"{row.single:.0e}",
-            f"{row.double:.0e}",
-            says,
-            f"{sum(row.bytes)} of {len(row.bytes)}",
+            *((f"{row.single:.0e}", f"{row.double:.0e}") if row.recipes else ("", "")),
+            said(row.greedy),
+            said(row.bytes),
+            what(places[family.name]),
         )
         lines.append(LINE.format(*cells))
     return "\n".join(lines) + "\n"
