@@ -8,7 +8,7 @@ from typing import Any
 from plait.families.albert import ALBERT
 from plait.families.arcee import ARCEE
 from plait.families.bart import BART
-from plait.families.bert import BERT, ERNIE, MEGATRON_BERT
+from plait.families.bert import BERT
 from plait.families.binding import Binding
 from plait.families.bloom import BLOOM
 from plait.families.cohere import COHERE
@@ -16,6 +16,7 @@ from plait.families.cohere2 import COHERE2
 from plait.families.distilbert import DISTILBERT
 from plait.families.dots1 import DOTS1
 from plait.families.electra import ELECTRA
+from plait.families.ernie import ERNIE
 from plait.families.ernie4_5 import ERNIE4_5
 from plait.families.ernie4_5_moe import ERNIE4_5_MOE
 from plait.families.errors import FamilyError
@@ -37,26 +38,30 @@ from plait.families.gpt_oss import GPT_OSS
 from plait.families.gptj import GPTJ
 from plait.families.granite import GRANITE, HYPERCLOVAX
 from plait.families.granite_moe import GRANITEMOE
+from plait.families.gte import GTE
 from plait.families.helium import HELIUM
 from plait.families.hunyuan import HUNYUAN_DENSE
 from plait.families.hunyuan_moe import HUNYUAN_MOE
 from plait.families.internlm import INTERNLM2, INTERNLM3
 from plait.families.iquestcoder import IQUESTCODER
+from plait.families.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from plait.families.knobs import missing_part
 from plait.families.layout import Layout
 from plait.families.llama import LLAMA, MISTRAL
 from plait.families.m2m_100 import M2M_100
 from plait.families.marian import MARIAN
 from plait.families.mbart import BLENDERBOT, MBART, PEGASUS
+from plait.families.megatron_bert import MEGATRON_BERT
 from plait.families.minimax_m2 import MINIMAX_M2
 from plait.families.ministral import CWM, MINISTRAL
 from plait.families.mixtral import MIXTRAL
-from plait.families.modernbert import MODERNBERT, MODERNBERT_DECODER
+from plait.families.modernbert import MODERNBERT
+from plait.families.modernbert_decoder import MODERNBERT_DECODER
 from plait.families.mpnet import MPNET
 from plait.families.mpt import MPT
 from plait.families.mt5 import MT5, UMT5
 from plait.families.nemotron import JAIS2, NEMOTRON
-from plait.families.nomic_bert import GTE, JINA_EMBEDDINGS_V3, NOMIC_BERT
+from plait.families.nomic_bert import NOMIC_BERT
 from plait.families.olmo import OLMO, OLMO2, OLMO3
 from plait.families.olmoe import OLMOE
 from plait.families.openai_gpt import OPENAI_GPT
@@ -68,7 +73,8 @@ from plait.families.plbart import MVP, PLBART
 from plait.families.qwen import QWEN2, QWEN3
 from plait.families.qwen2_moe import QWEN2_MOE
 from plait.families.qwen3_moe import QWEN3_MOE
-from plait.families.roberta import CAMEMBERT, PRENORM, ROBERTA, XLM_ROBERTA, XLM_ROBERTA_XL
+from plait.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from plait.families.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from plait.families.seed_oss import SEED_OSS
 from plait.families.smollm3 import SMOLLM3
 from plait.families.stablelm import STABLELM
@@ -135,7 +141,7 @@ FAMILIES: tuple[Family, ...] = (
     ROBERTA,
     XLM_ROBERTA,
     CAMEMBERT,
-    PRENORM,
+    ROBERTA_PRELAYERNORM,
     XLM_ROBERTA_XL,
     DISTILBERT,
     ELECTRA,

@@ -1,4 +1,4 @@
-"""BERT: an encoder, LayerNorm after every sum, learned positions, token types. ERNIE is BERT; Megatron norms before."""
+"""BERT: an encoder, LayerNorm after every sum, learned positions, token types."""
 
 from plait.families.binding import Either
 from plait.families.family import Family
@@ -54,34 +54,4 @@ BERT = Family(
     leftovers=(r"embeddings\.position_ids", r"pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"),
     ids={"pad_token_id": 0},
     tokenizer="BertTokenizer",
-)
-
-ERNIE = BERT.relative(
-    "ernie",
-    classes=("ErnieForMaskedLM", "ErnieModel"),
-    heads={**BERT.heads, "ForSequenceClassification": pooled("ernie.pooler.dense")},
-    prefix="ernie.",
-    ignored=frozenset({"task_type_vocab_size"}),  # of a table that use_task_id asks for
-)
-
-MEGATRON_BERT = BERT.relative(
-    "megatron-bert",
-    classes=("MegatronBertForMaskedLM", "MegatronBertModel"),
-    settings={
-        "vocab_size": key("vocab_size", 29056),
-        "d_model": key("hidden_size", 1024),
-        "n_encoder_layers": key("num_hidden_layers", 24),
-        "n_heads": key("num_attention_heads", 16),
-        "d_ff": key("intermediate_size", 4096),
-        "norm_placement": "pre",
-        "embedding_norm": False,
-    },
-    weights={
-        "embedding.norm": None,
-        "encoder.layers.{i}.attention_norms.merge": None,
-        "encoder.layers.{i}.attention_norms.before": "encoder.layer.{i}.attention.ln",
-        "encoder.layers.{i}.ffn_norms.merge": None,
-        "encoder.layers.{i}.ffn_norms.before": "encoder.layer.{i}.ln",
-        "encoder.norm": "encoder.ln",
-    },
 )

@@ -1,53 +1,12 @@
-"""ModernBERT: norms before, gated feed-forward, rotations, and windows in two of three layers; and its decoder."""
+"""ModernBERT: norms before, gated feed-forward, rotations, and windows in two of three layers (Warner et al. 2024)."""
 
 from plait.families.binding import via
 from plait.families.family import Family
 from plait.families.heads import ClassHead
-from plait.families.operations import ACTIVATION, CAT, Conversion, words
-from plait.families.rope import RopeSettings, rotary
+from plait.families.modernbert_stack import SETTINGS, TRANSFORM, WEIGHTS
+from plait.families.operations import CAT, words
 from plait.families.settings import key
-from plait.families.windows import listed_windows
 
-LOCAL = RopeSettings(theta_key="local_rope_theta", layer_type="sliding_attention", max_length=8192)
-HALF = Conversion(lambda value, _: value // 2, lambda value, _: 2 * value)  # a window's two sides
-TRANSFORM = key("classifier_activation", "gelu", ACTIVATION)
-
-SETTINGS = {
-    **rotary(8192, theta=160000.0, theta_key="global_rope_theta", layer_type="full_attention"),
-    "vocab_size": key("vocab_size", 50368),
-    "d_model": key("hidden_size", 768),
-    "n_heads": key("num_attention_heads", 12),
-    "d_ff": key("intermediate_size", 1152),
-    "norm_eps": key("norm_eps", 1e-5),
-    "norm_bias": key("norm_bias", False),
-    "first_norm": False,
-    "layer_types": listed_windows(
-        128,
-        lambda layer, config: layer % config.get("global_attn_every_n_layers", 3) != 0,
-        reads=("global_attn_every_n_layers",),
-        local=LOCAL,
-        name="local_attention",
-        tokens=HALF,
-    ),
-    "qkv_bias": key("attention_bias", False),
-    "output_bias": key("attention_bias", False),
-    "activation": key("hidden_activation", "gelu", ACTIVATION),
-    "gated": True,
-    "ffn_bias": key("mlp_bias", False),
-    "embedding_norm": True,
-    "head_transform": TRANSFORM,
-    "head_bias": key("classifier_bias", False),
-    "logit_bias": key("decoder_bias", True),
-}
-WEIGHTS = {
-    "embedding.{tokens,norm}": "embeddings.{tok_embeddings,norm}",
-    "{tower}.layers.{i}.attention.output": "layers.{i}.attn.Wo",
-    "{tower}.layers.{i}.attention_norms.before": "layers.{i}.attn_norm",
-    "{tower}.layers.{i}.ffn.{gate,up}": via("layers.{i}.mlp.Wi", CAT),
-    "{tower}.layers.{i}.ffn.down": "layers.{i}.mlp.Wo",
-    "{tower}.layers.{i}.ffn_norms.before": "layers.{i}.mlp_norm",
-    "{tower}.norm": "final_norm",
-}
 CLASSES = {"head.{dense,norm}": "head.{dense,norm}", "head.output": "classifier"}
 POOLING = key("classifier_pooling", "cls", words({"cls": "cls", "mean": "mean"}, "pooling"))
 
@@ -74,22 +33,5 @@ MODERNBERT = Family(
         "repad_logits_with_grad sparse_pred_ignore_index sparse_prediction".split()
     ),
     ids={"pad_token_id": 50283, "eos_token_id": 50282, "bos_token_id": 50281},
-    tokenizer=None,
-)
-
-MODERNBERT_DECODER = Family(
-    name="modernbert-decoder",
-    model_types=("modernbert-decoder",),
-    classes=("ModernBertDecoderForCausalLM", "ModernBertDecoderModel"),
-    settings={**SETTINGS, "n_decoder_layers": key("num_hidden_layers", 22)},
-    weights={
-        **WEIGHTS,
-        "decoder.layers.{i}.attention.{query,key,value}": "layers.{i}.attn.{q,k,v}_proj",
-        "head.{dense,norm,output}": "{lm_head.dense,lm_head.norm,decoder}",
-    },
-    tied=True,
-    prefix="model.",
-    ignored=MODERNBERT.ignored | {"sliding_window"},  # half of local_attention, whatever it says
-    ids=MODERNBERT.ids,
     tokenizer=None,
 )
