@@ -18,6 +18,7 @@ from plait.families import FAMILIES, FamilyError, family_for
 from tests.families.making import build, checkpoint, opened, read, write
 from tests.families.published import PUBLISHED
 from tests.families.recipes import RECIPES
+from tests.families.recipes.mixtures import RECIPES as MIXTURES
 from tests.models import far
 
 
@@ -112,6 +113,25 @@ def test_an_expert_that_is_missing_or_too_many_is_named(reference: ModuleType, t
     with pytest.raises(FamilyError, match=r"experts.6.w3.weight: its shape is \(48, 44\); .* needs \(44, 48\)"):
         wrong = stored | {name % 6: stored[name % 6].t()}
         opened(config, wrong)[2].read("decoder.layers.1.ffn.experts.up.weight", wrong.__getitem__)
+
+
+@pytest.mark.parametrize("recipe", [name for name, made in MIXTURES.items() if "listed" not in name])
+def test_experts_of_a_layer_in_one_tensor(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
+    """As the reference's classes hold them in memory, and write them when told so."""
+    model = build(reference, recipe)
+    model.save_pretrained(tmp_path / "alone")
+    model.save_pretrained(tmp_path / "together", save_original_format=False)
+    config, stored = read(tmp_path / "together")
+    assert any(name.endswith(".experts.gate_up_proj") for name in stored)
+    binding = opened(config, stored)[2]
+    config, alone = read(tmp_path / "alone")
+    same = opened(config, alone)[2]
+    assert binding.layout.together == (stored.keys() != alone.keys()) and binding.entries.keys() == same.entries.keys()
+    for name in binding.entries:
+        assert torch.equal(binding.read(name, stored.__getitem__), same.read(name, alone.__getitem__)), name
+    plait.save(plait.load(tmp_path / "together"), tmp_path / "after")
+    _, again = read(tmp_path / "after")
+    assert again.keys() == stored.keys() and all(torch.equal(again[name], stored[name]) for name in stored)
 
 
 def further(stored: dict[str, Tensor], start: str, names: list[str]) -> dict[str, Tensor]:

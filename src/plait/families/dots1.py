@@ -1,6 +1,6 @@
 """dots.llm1: Qwen 3 with GLM-4.5's experts, and windows from a layer on."""
 
-from plait.families.experts import after_first, grouped, times
+from plait.families.experts import TOGETHER, after_first, grouped, times
 from plait.families.glm4_moe import SHARED, WIDTH
 from plait.families.qwen import QWEN3
 from plait.families.rope import rotary
@@ -36,6 +36,7 @@ DOTS1 = QWEN3.relative(
         ),
     },
     weights=SHARED,
+    together=TOGETHER,
     synonyms={"num_local_experts": "n_routed_experts"},
     ignored=frozenset({"scoring_func", "topk_method", "aux_loss_alpha", "seq_aux", "ep_size"}),
 )

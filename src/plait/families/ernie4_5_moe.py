@@ -2,7 +2,7 @@
 
 from plait.families.binding import via
 from plait.families.ernie4_5 import ERNIE4_5
-from plait.families.experts import EACH_ALONE, mixture, times, within
+from plait.families.experts import EACH_ALONE, TOGETHER, mixture, times, within
 from plait.families.operations import ROW
 from plait.families.settings import insisting, key
 
@@ -39,6 +39,10 @@ ERNIE4_5_MOE = ERNIE4_5.relative(
         **EACH_ALONE,
         "decoder.layers.{i}.ffn.router.score_bias": via("layers.{i}.mlp.moe_statics.e_score_correction_bias", ROW),
         "decoder.layers.{i}.ffn.shared.{gate,up,down}": "layers.{i}.mlp.shared_experts.{gate,up,down}_proj",
+    },
+    together={
+        **TOGETHER,
+        "decoder.layers.{i}.ffn.router.score_bias": via("layers.{i}.mlp.gate.moe_statics.e_score_correction_bias", ROW),
     },
     leftovers=(*ERNIE4_5.leftovers, r"mtp_\w+\..+"),
     synonyms={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},

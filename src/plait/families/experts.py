@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from plait.architecture import Experts, LayerType
-from plait.families.binding import Rule
+from plait.families.binding import Rule, via
 from plait.families.errors import FamilyError
-from plait.families.operations import Conversion, Fields
+from plait.families.operations import CAT_EACH, Conversion, Fields
 from plait.families.settings import Reading, Setting, derived, key, record
 
 Config = Mapping[str, Any]
@@ -18,6 +18,14 @@ Config = Mapping[str, Any]
 EACH_ALONE: dict[str, Rule] = {
     "decoder.layers.{i}.ffn.router": "layers.{i}.mlp.gate",
     "decoder.layers.{i}.ffn.experts.{gate,up,down}": "layers.{i}.mlp.experts.{e}.{gate,up,down}_proj",
+}
+
+# All of them in one, as classes of transformers 5 hold them, and write them where they are told to
+_EXPERTS = "decoder.layers.{i}.ffn.experts."
+TOGETHER: dict[str, Rule] = {
+    _EXPERTS + "{gate,up,down}": None,
+    _EXPERTS + "{gate,up}.weight": via("layers.{i}.mlp.experts.gate_up_proj", CAT_EACH),
+    _EXPERTS + "down.weight": "layers.{i}.mlp.experts.down_proj",
 }
 
 

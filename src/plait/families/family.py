@@ -55,6 +55,7 @@ class Family:
     what they are in files that have names of another kind.
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
     ``further``: what a layer behind the last holds if it predicts further tokens; such layers are kept aside too.
+    ``together``: rules of files that hold all experts of a layer in one tensor, ``experts.gate_up_proj``.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
     ``limits``: a field, or a member of one, that no setting says in full -> whether the class has it, and what it has.
@@ -79,6 +80,7 @@ class Family:
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     leftovers: tuple[str, ...] = ()
     further: str = ""
+    together: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
@@ -339,6 +341,9 @@ class Family:
         if ending is not None:
             binding = self._classifying[ending].bind(architecture, names, equal)
             return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, head=ending))
+        if self.together and any(name.endswith(".experts.gate_up_proj") for name in names):
+            binding = self._merged.bind(architecture, names, equal)
+            return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, together=True))
         aliases = dict(self.aliases)
         if architecture.tied:
             aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
@@ -367,6 +372,11 @@ class Family:
             None,
         )
 
+    @cached_property
+    def _merged(self) -> Family:
+        """This family, as files have it that hold all experts of a layer together."""
+        return dataclasses.replace(self, weights={**self.weights, **self.together}, together={})
+
     def _further(self, architecture: Architecture, spelling: Spelling) -> tuple[str, ...]:
         """How the names of layers begin that predict further tokens."""
         n_layers = architecture.n_decoder_layers
@@ -389,6 +399,9 @@ class Family:
         ending = self._ending(architecture, layout.head if layout else None)
         if ending is not None:
             yield from self._classifying[ending].export(architecture, get, layout)
+            return
+        if self.together and layout and layout.together:
+            yield from self._merged.export(architecture, get, layout)
             return
         layout = layout or Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
         for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):

@@ -1,6 +1,6 @@
 """GLM-4.5: Llama with half of each head turned, and experts behind some dense layers."""
 
-from plait.families.experts import EACH_ALONE, after_first, grouped, times
+from plait.families.experts import EACH_ALONE, TOGETHER, after_first, grouped, times
 from plait.families.llama import LLAMA
 from plait.families.operations import chosen
 from plait.families.rope import rotary
@@ -39,6 +39,7 @@ GLM4_MOE = LLAMA.relative(
         **SHARED,
         "decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_norm",
     },
+    together=TOGETHER,
     further="eh_proj.weight",
     synonyms={"num_local_experts": "n_routed_experts", "num_mtp_layers": "num_nextn_predict_layers"},
     ignored=frozenset({"num_nextn_predict_layers"}),

@@ -23,4 +23,11 @@ GRANITEMOE = GRANITE.relative(
         "decoder.layers.{i}.ffn.experts.{gate,up}": via("layers.{i}.block_sparse_moe.input_linear", CAT_EACH),
         "decoder.layers.{i}.ffn.experts.down": "layers.{i}.block_sparse_moe.output_linear",
     },
+    together={
+        "decoder.layers.{i}.ffn.router.weight": "layers.{i}.block_sparse_moe.router.weight",
+        "decoder.layers.{i}.ffn.experts.{gate,up}.weight": via(
+            "layers.{i}.block_sparse_moe.experts.gate_up_proj", CAT_EACH
+        ),
+        "decoder.layers.{i}.ffn.experts.down.weight": "layers.{i}.block_sparse_moe.experts.down_proj",
+    },
 )

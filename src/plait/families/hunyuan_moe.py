@@ -1,6 +1,6 @@
 """Hunyuan with experts in every layer, and one beside them, as wide as the rest, that every token takes."""
 
-from plait.families.experts import ALIKE, EACH_ALONE, mixture
+from plait.families.experts import ALIKE, EACH_ALONE, TOGETHER, mixture
 from plait.families.hunyuan import HUNYUAN_DENSE
 from plait.families.settings import insisting, key
 
@@ -22,6 +22,7 @@ HUNYUAN_MOE = HUNYUAN_DENSE.relative(
         "decoder.layers.{i}.ffn.router": "layers.{i}.mlp.gate.wg",
         "decoder.layers.{i}.ffn.shared.{gate,up,down}": "layers.{i}.mlp.shared_mlp.{gate,up,down}_proj",
     },
+    together=TOGETHER,
     synonyms={"num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk"},
     ignored=HUNYUAN_DENSE.ignored | {"moe_intermediate_size", "moe_drop_tokens", "moe_random_routing_dropped_token"},
 )

@@ -17,6 +17,7 @@ class Layout:
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])  # usual name -> the older spelling in the file
     duplicates: Mapping[str, str] = field(default_factory=dict[str, str])  # stored name -> the parameter it repeats
     leftovers: tuple[str, ...] = ()  # stored names that fill no parameter
+    together: bool = False  # whether all experts of a layer are in one tensor
     head: str | None = None  # of several classes with like heads, the ending of the one whose names these are
     outer: Mapping[str, str] = field(default_factory=dict[str, str])  # of a text model in a wrapper: its name in there
 

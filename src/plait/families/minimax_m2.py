@@ -44,6 +44,10 @@ MINIMAX_M2 = MIXTRAL.relative(
         "decoder.layers.{i}.ffn.router.score_bias": "layers.{i}.block_sparse_moe.e_score_correction_bias",
         "decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_norm",
     },
+    together={
+        **MIXTRAL.together,
+        "decoder.layers.{i}.ffn.router.score_bias": "layers.{i}.mlp.e_score_correction_bias",
+    },
     ignored=frozenset(
         "mlp_intermediate_size shared_moe_mode use_mtp num_mtp_modules mtp_transformer_layers max_model_len".split()
     ),

@@ -1,6 +1,6 @@
 """Mixtral: Mistral with experts in every layer."""
 
-from plait.families.experts import mixture
+from plait.families.experts import TOGETHER, mixture
 from plait.families.llama import MISTRAL
 from plait.families.rope import rotary
 from plait.families.settings import key
@@ -21,7 +21,8 @@ MIXTRAL = MISTRAL.relative(
     },
     weights={
         "decoder.layers.{i}.ffn.router": "layers.{i}.block_sparse_moe.gate",
-        "decoder.layers.{i}.ffn.experts.{gate,down,up}": "layers.{i}.block_sparse_moe.experts.{e}.{w1,w2,w3}",
+        "decoder.layers.{i}.ffn.experts.{gate,up,down}": "layers.{i}.block_sparse_moe.experts.{e}.{w1,w3,w2}",
     },
+    together={**TOGETHER, "decoder.layers.{i}.ffn.router": "layers.{i}.mlp.gate"},
     synonyms={"num_experts": N_EXPERTS},
 )

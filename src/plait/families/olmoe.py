@@ -1,6 +1,6 @@
 """OLMoE: Llama with experts, norms on whole queries and keys, and a bound on queries, keys and values."""
 
-from plait.families.experts import EACH_ALONE, mixture
+from plait.families.experts import EACH_ALONE, TOGETHER, mixture
 from plait.families.llama import LLAMA
 from plait.families.rope import rotary
 from plait.families.settings import key
@@ -30,6 +30,7 @@ OLMOE = LLAMA.relative(
         **EACH_ALONE,
         "decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_norm",
     },
+    together=TOGETHER,
     synonyms={"num_local_experts": "num_experts"},
     ids={"pad_token_id": 1, "eos_token_id": 50279},
     tokenizer="GPTNeoXTokenizer",

@@ -1,6 +1,6 @@
 """Qwen 2 with experts in all layers or some, and one beside them that every token takes, with a gate of its own."""
 
-from plait.families.experts import EACH_ALONE, by_step, mixture
+from plait.families.experts import EACH_ALONE, TOGETHER, by_step, mixture
 from plait.families.qwen import QWEN2
 from plait.families.settings import key
 from plait.families.windows import listed_windows
@@ -37,5 +37,6 @@ QWEN2_MOE = QWEN2.relative(
         "decoder.layers.{i}.ffn.shared.{gate,up,down}": "layers.{i}.mlp.shared_expert.{gate,up,down}_proj",
         "decoder.layers.{i}.ffn.shared_gate": "layers.{i}.mlp.shared_expert_gate",
     },
+    together=TOGETHER,
     synonyms={"num_local_experts": "num_experts"},
 )

@@ -1,6 +1,6 @@
 """Qwen 3 with experts in all layers or some."""
 
-from plait.families.experts import EACH_ALONE, by_step, mixture
+from plait.families.experts import EACH_ALONE, TOGETHER, by_step, mixture
 from plait.families.qwen import QWEN3
 from plait.families.rope import rotary
 from plait.families.settings import key
@@ -25,6 +25,7 @@ QWEN3_MOE = QWEN3.relative(
         ),
     },
     weights=EACH_ALONE,
+    together=TOGETHER,
     synonyms={"num_experts": "num_local_experts"},
     ignored=frozenset({"max_window_layers"}),
 )
