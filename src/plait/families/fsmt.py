@@ -44,11 +44,12 @@ FSMT = BART.relative(
     },
     weights={
         "embedding.tokens": "decoder.embed_tokens",
+        # Inside the decoder: the bare class has it as well, and answers with logits
         "head.output.weight": "model.decoder.output_projection.weight",
         "head.output.bias": None,
     },
     aliases={TABLES[0]: "embedding.tokens.weight"},
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weights?", r"decoder\.output_projection\.weight"),
+    leftovers=(r"(encoder|decoder)\.embed_positions\.weights?",),
     synonyms={**BART.synonyms, "vocab_size": "tgt_vocab_size"},
     ignored=BART.ignored | {"langs", "decoder"},
     ids={

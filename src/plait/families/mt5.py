@@ -31,4 +31,5 @@ UMT5 = MT5.relative(
         ),
         "logit_scale": T5.settings["logit_scale"],
     },
+    ignored=MT5.ignored | {"scalable_attention"},
 )

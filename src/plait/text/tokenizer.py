@@ -125,9 +125,8 @@ class Tokenizer:
         """This tokenizer for texts in another language, whose code it puts around them, spelt as in the vocabulary:
         NLLB's ``"fra_Latn"``, mBART's ``"fr_XX"``, M2M-100's ``"__fr__"``.
 
-        The language to translate into is the first token that the model writes: ``forced_first=t.id("fra_Latn")`` for
-        ``plait.generate`` (mBART of 25 languages begins with it: ``rules.start``). Raises TokenizerError where there is
-        no such code.
+        The language to translate into is a checkpoint's ``rules.forced_first`` (of mBART with its 25 languages,
+        ``rules.start``): the code's id. Raises TokenizerError where there is no such code.
         """
         roles = {id for role, id in self.named.items() if role != "language"}
         now = {id for id in (*self.prefix, *self.suffix) if id not in roles}

@@ -34,6 +34,7 @@ RECIPES: dict[str, Recipe] = {
     "m2m_100-pad3": both("M2M100", GENERATES, pad_token_id=3, scale_embedding=False, tie_word_embeddings=False),
     "m2m_100-bare": both("M2M100", "Model", pad_token_id=1),
     "fsmt": Recipe("FSMTConfig", "FSMTForConditionalGeneration", FSMT),
+    "fsmt-bare": Recipe("FSMTConfig", "FSMTModel", FSMT),
     "fsmt-pad1": Recipe(
         "FSMTConfig",
         "FSMTForConditionalGeneration",
