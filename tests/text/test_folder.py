@@ -114,6 +114,22 @@ def test_tk13_t5_from_its_sentencepiece_model(reference: ModuleType, tmp_path: P
     assert ours.encode("<extra_id_0> the", specials=False)[0] == len(ours) - 1
 
 
+def test_byt5_needs_no_vocabulary(reference: ModuleType, tmp_path: Path) -> None:
+    theirs = reference.ByT5Tokenizer()
+    theirs.save_pretrained(tmp_path)
+    ours = loaded(tmp_path)
+    for text in TEXTS:
+        if "</s>" not in text:  # whose spaces the reference takes away, as if they were part of it
+            assert ours.encode(text) == theirs.encode(text), text
+        assert ours.decode(ours.encode(text, specials=False)) == text
+    assert len(ours) == 384 and ours.encode("é", specials=False) == [0xC3 + 3, 0xA9 + 3]
+    assert (ours.pad, ours.eos, ours.unk, ours.suffix) == (0, 1, 2, (1,))
+    sentinels = ours.encode("<extra_id_0> and <extra_id_124>", specials=False)
+    assert (sentinels[0], sentinels[-1]) == (259, 383) == (theirs.convert_tokens_to_ids("<extra_id_0>"), 383)
+    ours.save(tmp_path / "saved")
+    assert loaded(tmp_path / "saved").encode("a") == [100, 1]
+
+
 def test_llama_from_its_sentencepiece_model(reference: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe"))
     making.write_json(

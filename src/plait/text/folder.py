@@ -8,6 +8,7 @@ from pathlib import Path
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Library
 
+from plait.text.byt5 import BYT5, byt5
 from plait.text.byte_level import byte_level
 from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE, Convention
 from plait.text.error import TokenizerError
@@ -55,8 +56,10 @@ def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | 
     ranks = sorted(folder.glob("*.tiktoken"))
     if len(ranks) == 1:
         return _ranks(TokenizerFiles(folder, usual), ranks[0])
-    models = sorted(folder.glob("*.model"))
-    return _pieces(TokenizerFiles(folder, usual), models[0].name) if len(models) == 1 else None
+    files, models = TokenizerFiles(folder, usual), sorted(folder.glob("*.model"))
+    if files.class_name == BYT5:
+        return byt5(files, _writer(folder))
+    return _pieces(files, models[0].name) if len(models) == 1 else None
 
 
 def _tokenizer_json(files: TokenizerFiles) -> Tokenizer:
