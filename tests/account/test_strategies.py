@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from plait import architecture as vocabulary
+from plait import organs
 from plait.architecture import Architecture, Rope
 from tests.strategies import FIELDS, GRID, architectures, values_of
 
@@ -37,7 +38,7 @@ def test_every_choice_occurs(field, choices):
 
 def test_every_rope_scaling_occurs():
     kinds = {a.rope.scaling.kind for a in GRID if a.rope is not None and a.rope.scaling is not None}
-    assert kinds == set(get_args(vocabulary.ScalingKind))
+    assert kinds == set(get_args(organs.ScalingKind))
 
 
 def test_every_pair_of_position_placement_and_kind_occurs():

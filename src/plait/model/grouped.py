@@ -13,21 +13,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.flop_counter import register_flop_formula
 
-# Fewer rows than this are multiplied as columns: W x^T reads the matrix as it lies in memory, x W^T turns it first.
-FEW = 128
+# What torch's own grouped product takes: on a GPU bfloat16 alone, nowhere float64, and rows of whole 16 bytes.
+NATIVE = {"cpu": (torch.float32, torch.bfloat16, torch.float16), "cuda": (torch.bfloat16,)}
 
 
 @torch.library.custom_op("plait::grouped_product", mutates_args=())
 def grouped_product(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     """``x (r, in)``, expert i's rows from ``ends[i - 1]`` to ``ends[i]`` -> ``x W^T (r, out)``."""
+    whole = all(width * x.itemsize % 16 == 0 for width in weight.shape[1:])
+    if len(x) and whole and x.dtype == weight.dtype and x.dtype in NATIVE.get(x.device.type, ()):
+        return F.grouped_mm(x.contiguous(), weight.transpose(1, 2), offs=ends.int())
     y = x.new_empty(len(x), weight.shape[1])
     for expert, rows in _runs(ends):
-        if rows.stop - rows.start < FEW:
-            y[rows] = (weight[expert] @ x[rows].t()).t()
-        else:
-            torch.mm(x[rows], weight[expert].t(), out=y[rows])
+        torch.mm(x[rows], weight[expert].t(), out=y[rows])
     return y
 
 
