@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import plait
+from plait.architecture import Classification, Pooling
 from plait.cli.commands import main
 from tests.cli.forced import END, write_checkpoint
 
@@ -209,6 +210,17 @@ def test_verify_tries_rows_that_are_all_cut_to_one_length():
     plait.initialize(model)
     with torch.no_grad():
         assert batched_is_single(model).holds
+
+
+@pytest.mark.parametrize("pooling", ["cls", None])
+def test_verify_tries_answers_for_texts_and_for_tokens(pooling: Pooling | None):
+    from plait.cli.laws import laws
+
+    tiny = {"vocab_size": 20, "d_model": 8, "n_heads": 2, "d_ff": 16, "n_encoder_layers": 2, "max_length": 40}
+    judge = plait.preset("electra-small").replace(**tiny, head=Classification(labels=3, pooling=pooling))
+    model = plait.Transformer(judge).eval()
+    seen = list(laws(plait.Checkpoint(architecture=judge, model=model)))
+    assert seen and all(law.holds for law in seen)
 
 
 def test_verify_fails_where_a_law_is_broken(tmp_path: Path, capsys: Capture):

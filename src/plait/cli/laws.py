@@ -100,7 +100,8 @@ def batched_is_single(model: Transformer) -> Law:
                 ids = [row[name][0].tolist() for row in inputs]
                 batch[name], batch[mask] = padded(ids, torch.device("cpu"), side=side)
         together = model(**batch)
-        real = None if isinstance(model.architecture.head, Classification) else batch["mask"]
+        head = model.architecture.head
+        real = None if isinstance(head, Classification) and head.pooling else batch["mask"]
         for i, single in enumerate(singles):
             pairs.append((together[i] if real is None else together[i][real[i]], single[0]))
     return compared("batched = single", pairs)
