@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,6 +69,17 @@ def test_a_class_is_written_by_its_head() -> None:
     roberta = next(family for family in FAMILIES if family.name == "xlm-roberta")
     moved = read("ForSequenceClassification", **NAMES).replace(position_offset=2)
     assert roberta.config(moved)["architectures"] == ["XLMRobertaForSequenceClassification"]
+
+
+def test_names_of_labels_go_along_to_another_family(reference: ModuleType, tmp_path: Path) -> None:
+    model, config, _ = checkpoint(reference, "roberta-text", tmp_path / "roberta")
+    moved = plait.save(plait.load(tmp_path / "roberta"), tmp_path / "xlm", dialect="xlm-roberta")
+    written = json.loads((moved / "config.json").read_text())
+    assert written["architectures"] == ["XLMRobertaForSequenceClassification"]
+    assert written["id2label"] == config["id2label"] and written["label2id"] == config["label2id"]
+    again = reference.XLMRobertaForSequenceClassification.from_pretrained(moved).eval()
+    inputs = {"input_ids": torch.arange(4, 20)[None]}
+    assert far(answer(again, inputs), answer(model, inputs)) < 1e-6
 
 
 def test_heads_that_no_class_of_the_family_has() -> None:

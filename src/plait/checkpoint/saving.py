@@ -38,6 +38,7 @@ from plait.families.binding import few
 from plait.words import nearest
 
 HF = "hf"
+LABELS = ("id2label", "label2id")  # what a classification head calls its classes, in any family
 
 
 def save(
@@ -147,7 +148,8 @@ def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str
     def wrote(name: str) -> tuple[Any, dict[str, Any], bool]:
         own = name == layout.family and not layout.gguf
         said = restated(architecture, by_name[name]).architecture
-        config = by_name[name].config(said, layout.config if own else None)
+        labels = {key: layout.config[key] for key in LABELS if key in layout.config} if layout.config else {}
+        config = by_name[name].config(said, layout.config if own else labels)
         return by_name[name], dict(config), own
 
     if dialect is None:
