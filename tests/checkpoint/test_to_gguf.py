@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,26 +42,31 @@ def read_by_the_library(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return metadata, tensors
 
 
+Written = Callable[[str], tuple[Any, Path]]
+
+
 @pytest.fixture(scope="module")
-def written(reference: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Path]]:
-    """Each architecture's checkpoint, and its GGUF file."""
-    found = {}
-    for name in ARCHITECTURES:
+def written(reference: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """An architecture's checkpoint, and its GGUF file."""
+
+    @cache
+    def write(name: str) -> tuple[Any, Path]:
         folder = tmp_path_factory.mktemp(name)
         checkpoint = made(name, reference, folder / "hf")
-        found[name] = checkpoint, plait.save(checkpoint, folder / f"{name}.gguf", dialect="gguf")
-    return found
+        return checkpoint, plait.save(checkpoint, folder / f"{name}.gguf", dialect="gguf")
+
+    return write
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_read_back_it_computes_the_same(name: str, written: dict[str, tuple[Any, Path]]) -> None:
-    checkpoint, path = written[name]
+def test_read_back_it_computes_the_same(name: str, written: Written) -> None:
+    checkpoint, path = written(name)
     assert GGUFSource(path).metadata["general.architecture"] == ARCHITECTURES[name].arch
     back = plait.load(path)
     with torch.no_grad():
         assert torch.equal(back.model(TOKENS), checkpoint.model(TOKENS))
     assert set(back.architecture.difference(checkpoint.architecture)) <= {"norm_weight", "rope"}
-    assert dataclasses.replace(back.rules, **{}) == plait.DecodeRules(bos=1, end=(2,))
+    assert back.rules == plait.DecodeRules(bos=1, end=(2,))
     again = plait.save(back, path.with_name("again.gguf"), dialect="gguf")
     for entry in GGUFSource(path).names:
         assert bytes(GGUFSource(again).raw(entry)) == bytes(GGUFSource(path).raw(entry)), entry
@@ -89,11 +95,9 @@ def as_llama(path: Path, heads: int, kv_heads: int) -> dict[str, Tensor]:
     return found
 
 
-def test_ex1_queries_and_keys_are_written_by_their_own_heads(
-    written: dict[str, tuple[Any, Path]], reference: ModuleType
-) -> None:
+def test_ex1_queries_and_keys_are_written_by_their_own_heads(written: Written, reference: ModuleType) -> None:
     """6 heads and 3: keys permuted as if they had the queries' heads would show."""
-    checkpoint, path = written["llama"]
+    checkpoint, path = written("llama")
     theirs, held = as_llama(path, 6, 3), checkpoint.model.state_dict()
     for i in range(3):
         for part, ours in (("q", "query"), ("k", "key")):
@@ -101,11 +105,9 @@ def test_ex1_queries_and_keys_are_written_by_their_own_heads(
             assert torch.equal(stored, held[f"decoder.layers.{i}.attention.{ours}.weight"]), (i, part)
 
 
-def test_ex3_the_rotation_is_right_to_the_end_of_a_long_text(
-    written: dict[str, tuple[Any, Path]], reference: ModuleType
-) -> None:
+def test_ex3_the_rotation_is_right_to_the_end_of_a_long_text(written: Written, reference: ModuleType) -> None:
     """What the file holds, read without plait, says the same at positions 0, 1, 32 and 63."""
-    checkpoint, path = written["llama"]
+    checkpoint, path = written("llama")
     metadata, _ = read_by_the_library(path)
     config = reference.LlamaConfig(
         vocab_size=metadata["llama.vocab_size"],
@@ -128,11 +130,9 @@ def test_ex3_the_rotation_is_right_to_the_end_of_a_long_text(
 
 
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0"])
-def test_types_are_of_matrices_and_vectors_stay_in_float32(
-    kind: str, written: dict[str, tuple[Any, Path]], tmp_path: Path
-) -> None:
+def test_types_are_of_matrices_and_vectors_stay_in_float32(kind: str, written: Written, tmp_path: Path) -> None:
     for name in ("llama-biased", "gpt2", "qwen2", "starcoder2"):
-        checkpoint, whole = written[name]
+        checkpoint, whole = written(name)
         path = plait.save(checkpoint, tmp_path / f"{name}.gguf", dialect="gguf", type=kind)
         metadata, tensors = read_by_the_library(path)
         floats = read_by_the_library(whole)[1]
@@ -144,10 +144,10 @@ def test_types_are_of_matrices_and_vectors_stay_in_float32(
             assert torch.equal(values, expected) if flat else (values - expected).norm() < 0.01 * expected.norm()
 
 
-def test_gemma_norms_hold_one_more(written: dict[str, tuple[Any, Path]], reference: ModuleType, tmp_path: Path) -> None:
+def test_gemma_norms_hold_one_more(written: Written, reference: ModuleType, tmp_path: Path) -> None:
     """And go back to what they were: the family's own class reads what was made of the GGUF file."""
     for name in ("gemma", "gemma2", "gemma3"):
-        checkpoint, path = written[name]
+        checkpoint, path = written(name)
         held = checkpoint.model.state_dict()
         stored = read_by_the_library(path)[1]["blk.1.attn_norm.weight"][1]
         assert torch.equal(stored, held["decoder.layers.1.attention_norms.before.weight"] + 1)
@@ -157,19 +157,19 @@ def test_gemma_norms_hold_one_more(written: dict[str, tuple[Any, Path]], referen
             assert (theirs(TOKENS).logits - checkpoint.model(TOKENS)).abs().max() < 1e-3
 
 
-def test_scaled_rotations_are_factors(written: dict[str, tuple[Any, Path]]) -> None:
-    factors = read_by_the_library(written["llama-3.1"][1])[1]["rope_freqs.weight"]
+def test_scaled_rotations_are_factors(written: Written) -> None:
+    factors = read_by_the_library(written("llama-3.1")[1])[1]["rope_freqs.weight"]
     assert factors[0] == "F32" and factors[1][0] == 1 < factors[1][1] < factors[1][2] < 8 == factors[1][-1]
     for name in ("llama-longrope", "phi3-longrope"):
-        metadata, tensors = read_by_the_library(written[name][1])
+        metadata, tensors = read_by_the_library(written(name)[1])
         arch = ARCHITECTURES[name].arch
         assert torch.equal(tensors["rope_factors_long.weight"][1], torch.tensor([2.0 + 0.5 * i for i in range(8)]))
         assert torch.equal(tensors["rope_factors_short.weight"][1], torch.tensor([1.0 + 0.1 * i for i in range(8)]))
         assert metadata[f"{arch}.rope.scaling.attn_factor"] == pytest.approx(np.sqrt(1 + np.log(4) / np.log(32)))
 
 
-def test_blocks_are_kept_in_the_order_that_gguf_wants(written: dict[str, tuple[Any, Path]], tmp_path: Path) -> None:
-    rounded, _ = quantise(written["llama-biased"][0], "int4")
+def test_blocks_are_kept_in_the_order_that_gguf_wants(written: Written, tmp_path: Path) -> None:
+    rounded, _ = quantise(written("llama-biased")[0], "int4")
     path = plait.save(rounded, tmp_path / "q.gguf", dialect="gguf")
     source, back = GGUFSource(path), plait.load(path)
     assert {source.stored_type(f"blk.0.{n}.weight") for n in ("attn_q", "attn_k", "ffn_down")} == {"Q4_0"}
@@ -195,9 +195,9 @@ def test_it_is_written_tensor_by_tensor(tmp_path: Path) -> None:
 
 
 def test_what_fails_leaves_the_file_there_was(
-    written: dict[str, tuple[Any, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint, _ = written["llama"]
+    checkpoint, _ = written("llama")
     path = plait.save(checkpoint, tmp_path / "x.gguf", dialect="gguf")
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"x.gguf: it exists; choose another name, or say overwrite=True"):
@@ -212,8 +212,8 @@ def test_what_fails_leaves_the_file_there_was(
     assert path.read_bytes() != before
 
 
-def test_names_that_lead_nowhere_are_refused(written: dict[str, tuple[Any, Path]], tmp_path: Path) -> None:
-    checkpoint, _ = written["llama"]
+def test_names_that_lead_nowhere_are_refused(written: Written, tmp_path: Path) -> None:
+    checkpoint, _ = written("llama")
     for name, match, options in (
         ("x", "a GGUF file's name ends in .gguf", {}),
         ("x.gguf", "type: 'Q4_K' is not one of F32, F16, BF16, Q8_0", {"type": "Q4_K"}),
@@ -246,9 +246,9 @@ def refusals() -> Iterator[tuple[str, dict[str, Any], str]]:
 
 @pytest.mark.parametrize(("name", "changes", "message"), list(refusals()))
 def test_what_llama_cpp_takes_for_granted_is_refused_by_its_field(
-    name: str, changes: dict[str, Any], message: str, written: dict[str, tuple[Any, Path]], tmp_path: Path
+    name: str, changes: dict[str, Any], message: str, written: Written, tmp_path: Path
 ) -> None:
-    checkpoint, _ = written[name]
+    checkpoint, _ = written(name)
     architecture = checkpoint.architecture.replace(**changes)
     with torch.device("meta"):
         model = plait.Transformer(architecture)
@@ -258,8 +258,8 @@ def test_what_llama_cpp_takes_for_granted_is_refused_by_its_field(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_has_no_place_is_told(written: dict[str, tuple[Any, Path]], tmp_path: Path) -> None:
-    checkpoint, _ = written["mistral"]
+def test_what_has_no_place_is_told(written: Written, tmp_path: Path) -> None:
+    checkpoint, _ = written("mistral")
     windowed = checkpoint.architecture.replace(layer_types=(LayerType(window=16),))
     rules = dataclasses.replace(checkpoint.rules, temperature=0.7, end=(2, 5, 6))
     changed = dataclasses.replace(

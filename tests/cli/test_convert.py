@@ -62,7 +62,13 @@ def test_without_quantize_json_is_the_folder(floats: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "--to: say hf or plait, or --quantize"),
+        ([], "--to: say hf, plait, gguf or a family's name, or --quantize"),
+        (["--to", "lama"], "dialect: 'lama' is not one of hf, gguf, plait, "),
+        (["--to", "t5"], "t5 cannot say n_encoder_layers 0"),
+        (["--to", "gguf"], "a GGUF file's name ends in .gguf"),
+        (["--to", "hf", "--type", "F16"], "--type: it is of the matrices in a GGUF file; say --to gguf"),
+        (["--to", "gguf", "--type", "F8"], '"F8" for --type. Choose from: "F32", "F16", "BF16", "Q8_0"'),
+        (["--quantize", "int4", "--to", "gguf"], "only the native dialect holds quantised matrices; leave gguf out"),
         (["--quantize", "int4", "--to", "hf"], "only the native dialect holds quantised matrices"),
         (["--to", "hf", "--calibrate", "x"], "--calibrate: it serves --quantize"),
         (["--quantize", "int4", "--dtype", "bfloat16"], "--dtype: --quantize rounds what is stored"),
@@ -76,6 +82,22 @@ def test_what_does_not_go_together_is_refused(
     assert main(["convert", str(floats), str(tmp_path / "q"), *options]) in (1, 2)
     assert message in capsys.readouterr().err
     assert not (tmp_path / "q").exists()
+
+
+def test_a_gguf_file_and_another_family_are_dialects(floats: Path, tmp_path: Path, capsys: Capture):
+    file = tmp_path / "x.gguf"
+    assert main(["convert", str(floats), str(file), "--to", "gguf", "--type", "Q8_0"]) == 0
+    assert capsys.readouterr().out == f"{file}\n"
+    source = plait.load(file, device="meta").layout.source
+    assert source is not None and source.stored_type("blk.0.ffn_up.weight") == "Q8_0"
+    assert main(["convert", str(floats), str(file), "--to", "gguf"]) == 1
+    assert "it exists; choose another name" in capsys.readouterr().err
+    assert main(["convert", str(floats), str(file), "--to", "gguf", "--overwrite", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": str(file)}
+    assert main(["convert", str(file), str(tmp_path / "m"), "--to", "mistral"]) == 0
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["model_type"] == "mistral"
+    ours, theirs = plait.load(floats).model.state_dict(), plait.load(tmp_path / "m").model.state_dict()
+    assert all(theirs[name].equal(values) for name, values in ours.items())
 
 
 def test_twice_another_encoding_and_a_full_folder_are_refused(floats: Path, tmp_path: Path, capsys: Capture):
