@@ -38,6 +38,8 @@ PARTS = [
     ("a decoder built out of this encoder", {"model_type": "bert", "is_decoder": True}),
     ("divided by the layer's number", {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}),
     ("without a causal mask", {"model_type": "gemma3_text", "use_bidirectional_attention": True}),
+    ("disentangled attention", {"model_type": "deberta-v2", "pos_att_type": ["c2p", "p2c"]}),
+    ("types of tasks", {"model_type": "ernie", "use_task_id": True}),
     ("positions", {"model_type": "bert", "position_embedding_type": "relative_key"}),
     ("head for LlamaForQuestionAnswering", {"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}),
     ("head for BertForMultipleChoice", {"model_type": "bert", "architectures": ["BertForMultipleChoice"]}),

@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "position_embedding_type": ("these positions", (None, "absolute")),
     "scale_attn_by_inverse_layer_idx": ("scores divided by the layer's number", (None, False)),
     "apply_residual_connection_post_layernorm": ("a residual taken from behind the norm", (None, False)),
+    "pos_att_type": ("disentangled attention", (None, [], "")),
     "use_task_id": ("types of tasks", OFF),
     "use_bidirectional_attention": ("a decoder without a causal mask", (None, False)),
     "per_layer_config": ("layers of different sizes", (None, {})),
