@@ -26,7 +26,9 @@ WEIGHTS_IN_BLOCK = 32
 # e2m1: a sign, two bits of exponent, one of mantissa
 _E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 _E2M1 = torch.cat([_E2M1, -_E2M1]).bfloat16()
-_PAIRS = torch.stack([_E2M1.repeat(16), _E2M1.repeat_interleave(16)], 1)  # byte -> its low half, its high half
+# What a byte says, by numpy, which looks it up ten times as fast: the low half, then the high half, in one number
+_PAIRS = torch.stack([_E2M1.repeat(16), _E2M1.repeat_interleave(16)], 1).view(torch.int32).flatten().numpy()
+_E4M3 = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float().numpy()
 
 Multiply = Callable[[Tensor, Tensor], Tensor]  # narrow numbers, scales -> weights
 
@@ -147,9 +149,9 @@ def multiply_mxfp4(blocks: Tensor, scales: Tensor) -> Tensor:
     """
     weights = torch.empty(*blocks.shape[:-2], blocks.shape[-2] * WEIGHTS_IN_BLOCK, dtype=torch.bfloat16)
     for target, block, scale in zip(weights, blocks, scales, strict=True):  # an expert at a time
-        numbers = torch.nn.functional.embedding(block.int(), _PAIRS).flatten(-2)  # rows n 32
-        numbers *= scale.view(torch.float8_e8m0fnu).to(torch.bfloat16)[..., None]
-        target.copy_(numbers.flatten(-2))
+        numbers = torch.from_numpy(_PAIRS[block.numpy()]).view(torch.bfloat16)  # rows n 32
+        powers = scale.view(torch.float8_e8m0fnu).to(torch.bfloat16).unsqueeze(-1)
+        torch.mul(numbers, powers, out=target.unflatten(-1, (-1, WEIGHTS_IN_BLOCK)))
     return weights.transpose(-1, -2)
 
 
@@ -180,7 +182,7 @@ def _by_blocks(rows: int, columns: int) -> Multiply:
     """A scale for every ``rows`` by ``columns`` numbers of a matrix."""
 
     def multiply(narrow: Tensor, scales: Tensor) -> Tensor:
-        weights = narrow.float()
+        weights = _wide(narrow)
         for i, line in enumerate(scales.float()):
             weights[i * rows : (i + 1) * rows] *= line.repeat_interleave(columns)[: weights.shape[1]]
         return weights
@@ -189,7 +191,11 @@ def _by_blocks(rows: int, columns: int) -> Multiply:
 
 
 def _by_one(narrow: Tensor, scale: Tensor) -> Tensor:
-    return narrow.float() * scale.float().reshape(())
+    return _wide(narrow).mul_(scale.float().reshape(()))
+
+
+def _wide(narrow: Tensor) -> Tensor:
+    return torch.from_numpy(_E4M3[narrow.view(torch.uint8).numpy()])
 
 
 def _partner(names: Collection[str], name: str, scales: str) -> str:
