@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 
-from plait.architecture import Architecture
+from plait.architecture import Architecture, Experts
 from plait.model import Part, Transformer, site_names, watching
 from tests.models import far, random_model, random_source, random_tokens
 from tests.strategies import architectures, over_grid
@@ -66,8 +66,9 @@ def graph_of(model: Transformer, tokens: torch.Tensor) -> list[tuple[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, about itself
-def test_law4_the_compiled_graph_is_as_without_sites(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tokens = random_model(DECODER), random_tokens(1, 5)
+@pytest.mark.parametrize("experts", [None, Experts(n_experts=4, per_token=2, d_expert=8)], ids=["dense", "experts"])
+def test_law4_the_compiled_graph_is_as_without_sites(monkeypatch: pytest.MonkeyPatch, experts: Experts | None) -> None:
+    model, tokens = random_model(DECODER.replace(experts=experts)), random_tokens(1, 5)
     with_sites = graph_of(model, tokens)
     monkeypatch.setattr(Part, "site", lambda self, name, value: value)
     monkeypatch.setattr(Part, "watched", lambda self, *names: False)
