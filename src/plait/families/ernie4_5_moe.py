@@ -32,7 +32,6 @@ ERNIE4_5_MOE = ERNIE4_5.relative(
                 d_shared=times("moe_num_shared_experts", WIDTH, 2),
             ),
             use_bias=False,
-            moe_gate="topk",
         ),
     },
     weights={
@@ -46,5 +45,6 @@ ERNIE4_5_MOE = ERNIE4_5.relative(
     },
     leftovers=(*ERNIE4_5.leftovers, r"mtp_\w+\..+"),
     synonyms={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
-    ignored=ERNIE4_5.ignored | {"moe_norm_min", "moe_capacity", "moe_use_aux_free", "num_nextn_predict_layers"},
+    ignored=ERNIE4_5.ignored
+    | {"moe_norm_min", "moe_gate", "moe_capacity", "moe_use_aux_free", "num_nextn_predict_layers"},
 )
