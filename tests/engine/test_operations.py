@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from plait.architecture import Activation, RelativeBias, Rope, Sinusoid
+from plait.architecture import Activation, Experts, RelativeBias, Rope, Sinusoid
 from plait.engine import kernels
 from plait.engine import program as p
 from plait.engine.compiled import Compiled
@@ -22,6 +22,7 @@ from plait.engine.pages import Pages, Run
 from plait.engine.passes import Held, Pass, Turns
 from plait.engine.program import Operation, Program, Register, Space
 from plait.engine.waits import waits
+from plait.engine.weights import read_matrix
 
 pytestmark = pytest.mark.skipif(not kernels.available(), reason=kernels.why_not())
 
@@ -49,7 +50,7 @@ class Parameters:
         return self.tensors[name].double()
 
     def matrix(self, names: tuple[str, ...]) -> Any:
-        return pack(torch.cat([self.tensors[name] for name in names]), "F32")
+        return pack(torch.cat([read_matrix(self.tensors.__getitem__, name) for name in names]), "F32")
 
 
 def a_pass(rng: np.random.Generator, counts: Sequence[int], held: Sequence[int] | None = None, **changes: Any) -> Pass:
@@ -180,6 +181,61 @@ def test_linear(team: kernels.Team) -> None:
     every(team, make)
 
 
+def test_route(team: kernels.Team) -> None:
+    def make(rng: np.random.Generator) -> tuple[Operation, Parameters]:
+        groups, size = int(rng.choice([1, 1, 2, 4])), int(rng.integers(2, 9))
+        top = int(rng.integers(1, groups + 1))
+        router = "sigmoid" if groups > 1 else ("softmax", "softmax_topk", "sigmoid")[int(rng.integers(3))]
+        spec = Experts(
+            n_experts=groups * size,
+            per_token=int(rng.integers(1, top * size + 1)),
+            d_expert=1,
+            router=router,
+            selection_bias=bool(rng.random() < 0.5),
+            renormalize=router != "softmax_topk" and bool(rng.random() < 0.5),
+            routed_scale=float(rng.choice([1.0, 2.5])),
+            groups=groups,
+            top_groups=top,
+        )
+        target = view(rng, "routes", spec.n_experts)
+        return p.Route(target=target, spec=spec, score_bias="bias" if spec.selection_bias else None), Parameters(
+            bias=(spec.n_experts,)
+        )
+
+    every(team, make)
+
+
+def test_experts(team: kernels.Team) -> None:
+    for seed in range(CASES):
+        torch.manual_seed(seed)
+        rng = np.random.default_rng(seed)
+        experts, width, d_expert = int(rng.integers(1, 9)), size(rng), size(rng)
+        per_token, gated, biased = int(rng.integers(1, experts + 1)), rng.random() < 0.6, rng.random() < 0.5
+        into, out = (experts, d_expert, width), (experts, width, d_expert)
+        weights = Parameters(gate=into, up=into, down=out, gate_b=into[:2], up_b=into[:2], down_b=out[:2])
+        for name, columns in (("gate", width), ("up", width), ("down", d_expert)):
+            weights.tensors[name] /= columns**0.5
+        routes = view(rng, "routes", experts)
+        shared = {name: view(rng, name, w) for name, w in (("shared", width), ("shared_gate", 1)) if rng.random() < 0.6}
+        operation = p.Experts(
+            target=view(rng, "y", width),
+            source=view(rng, "x", width),
+            routes=routes,
+            **(shared if "shared" in shared else {}),
+            n_experts=experts,
+            per_token=per_token,
+            activation=ACTIVATIONS[int(rng.integers(len(ACTIVATIONS)))],
+            limit=0.6 if gated and rng.random() < 0.5 else None,
+            offset=float(rng.choice([0.0, 1.0])),
+            gate="gate" if gated else None,
+            up="up",
+            down="down",
+            **({"gate_bias": "gate_b" if gated else None, "up_bias": "up_b", "down_bias": "down_b"} if biased else {}),
+        )
+        route = p.Route(target=routes, spec=Experts(n_experts=experts, per_token=per_token, d_expert=1))
+        agree(team, [route, operation], weights, a_pass(rng, counts(rng)), case=(seed, operation), atol=5e-5)
+
+
 def test_elementwise(team: kernels.Team) -> None:
     def make(rng: np.random.Generator) -> tuple[Operation, Parameters]:
         width = size(rng)
@@ -189,7 +245,13 @@ def test_elementwise(team: kernels.Team) -> None:
         return [
             p.Clamp(target=target, limit=0.7),
             p.Activate(target=target, activation=activation),
-            p.Gate(target=target, up=view(rng, "up", width), activation=activation),
+            p.Gate(
+                target=target,
+                up=view(rng, "up", width),
+                activation=activation,
+                limit=None if rng.random() < 0.5 else 0.6,
+                offset=float(rng.choice([0.0, 1.0])),
+            ),
             p.Add(target=target, source=view(rng, "y", width), skip=float(rng.choice([1.0, 0.7])), scale=0.3),
             p.Cap(target=wide, scale=0.5, softcap=None if rng.random() < 0.5 else 0.9),
             p.Take(target=view(rng, "taken", width, taken=True), source=target),

@@ -55,7 +55,7 @@ static void layer() {
                         number(0, 1) ? relative.data() : nullptr, 5, 0.3f, number(0, 1) ? 2.f : 0.f};
     const Linear back{x, mix, &out, nullptr, 0, 1, 1.f, 1.f};
     const Linear widen{{HIDDEN, 0, 2 * ff}, normed, &up, nullptr, 0, 0, 1.f, 1.f};
-    const Gate gate{first, second, 6};
+    const Gate gate{first, second, 6, INFINITY, 0};
     const Linear shrink{x, first, &down, nullptr, 0, 1, 1.f, 1.f};
     const Take take{taken, x};
     const Cap cap{taken, 0.5f, 2.f};
