@@ -215,7 +215,8 @@ class SharedLayers:
     def schedule(self, n_layers: int) -> tuple[int, ...]:
         """Which layer runs at each of ``n_layers`` turns."""
         runs = n_layers // self.inner
-        return tuple(run * self.groups // runs * self.inner + i for run in range(runs) for i in range(self.inner))
+        groups = (int(run / (runs / self.groups)) for run in range(runs))  # in floats, as ALBERT's own code has it
+        return tuple(group * self.inner + i for group in groups for i in range(self.inner))
 
 
 @dataclass(frozen=True, kw_only=True)
