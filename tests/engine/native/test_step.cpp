@@ -52,7 +52,7 @@ static void layer() {
     const Rotate turn_q{q, d, 0, number(0, 1)}, turn_k{k, d, 0, turn_q.interleaved};
     const Store store{k, v, 0, 0, d};
     const Attend attend{mix, q, 0, 0, heads * group, heads, d, causal, number(0, 2) ? 0 : number(1, 40), number(0, 1) ? slopes.data() : nullptr,
-                        number(0, 1) ? relative.data() : nullptr, 5, 0.3f, number(0, 1) ? 2.f : 0.f};
+                        number(0, 1) ? relative.data() : nullptr, nullptr, 5, 0.3f, number(0, 1) ? 2.f : 0.f};
     const Linear back{x, mix, &out, nullptr, 0, 1, 1.f, 1.f};
     const Linear widen{{HIDDEN, 0, 2 * ff}, normed, &up, nullptr, 0, 0, 1.f, 1.f};
     const Gate gate{first, second, 6, INFINITY, 0};
