@@ -111,3 +111,20 @@ def test_ld17_native_tensors_must_be_exactly_the_parameters(tmp_path: Path, lost
     save_file({name: tensor.clone() for name, tensor in tensors.items()}, folder / "model.safetensors")
     with pytest.raises(CheckpointError, match=message):
         load(folder)
+
+
+def test_labels_go_along(tmp_path: Path) -> None:
+    architecture = Architecture(
+        **SIZE, n_encoder_layers=1, norm_placement="post", position="learned", max_length=9, token_types=2,
+        embedding_norm=True, activation="gelu", norm_eps=1e-12, head=Classification(labels=3), head_transform="tanh",
+    )  # fmt: skip
+    folder = save(load(architecture, random=True), tmp_path / "a", dialect="bert")
+    config = json.loads((folder / "config.json").read_text())
+    names = {"0": "calm", "1": "glad", "2": "sad"}
+    (folder / "config.json").write_text(json.dumps(config | {"id2label": names, "label2id": {"calm": 0}}))
+    first = load(folder)
+    native = load(save(first, tmp_path / "b", dialect="plait"))
+    back = load(save(native, tmp_path / "c", dialect="hf"))
+    assert first.labels == native.labels == back.labels == ("calm", "glad", "sad")
+    assert json.loads((tmp_path / "c" / "config.json").read_text())["id2label"] == names
+    assert load(SHAPES["classes"], random=True).labels is None

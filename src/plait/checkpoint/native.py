@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from plait.architecture import Architecture
+from plait.architecture import Architecture, Classification
 from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.rules import DecodeRules, rules_from_dict
@@ -18,7 +18,8 @@ from plait.words import nearest
 
 MODEL_TYPE = "plait"
 FORMAT = 1
-_KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family", "blocks"}
+LABELS = ("id2label", "label2id")  # what a classification head calls its classes, in any dialect
+_KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family", "blocks", *LABELS}
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ class Native:
 
     def config(self, architecture: Architecture, base: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The config.json for ``architecture``; rules are added by ``with_rules``."""
-        hint = {"family": base["family"]} if base and "family" in base else {}
-        return {"model_type": MODEL_TYPE, "plait_format": FORMAT, **hint, "architecture": architecture.to_dict()}
+        base = base or {}
+        names = ("family", *LABELS) if isinstance(architecture.head, Classification) else ("family",)
+        kept = {name: base[name] for name in names if name in base}
+        return {"model_type": MODEL_TYPE, "plait_format": FORMAT, **kept, "architecture": architecture.to_dict()}
 
     def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """Nothing: ``architecture`` has refused every key that is not known."""

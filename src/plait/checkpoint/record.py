@@ -62,6 +62,12 @@ class Checkpoint:
     layout: Layout = Layout()
     pooling: SentencePooling | None = None
 
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """What a classification head's classes are called, in their order; ``None`` where the files do not say."""
+        named = (self.layout.config or {}).get("id2label")
+        return tuple(named[key] for key in sorted(named, key=int)) if named else None
+
     def weights(self) -> Weights:
         """What ``model`` computes with, under canonical names: its parameters, or the files of one on the meta device.
 

@@ -23,7 +23,7 @@ from plait.checkpoint.folder import (
     read_index,
     small_files,
 )
-from plait.checkpoint.native import NATIVE, with_blocks, with_rules
+from plait.checkpoint.native import LABELS, NATIVE, with_blocks, with_rules
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import read_sentence_folder, sentence_files
 from plait.checkpoint.record import Checkpoint, Layout
@@ -38,7 +38,6 @@ from plait.families.binding import few
 from plait.words import nearest
 
 HF = "hf"
-LABELS = ("id2label", "label2id")  # what a classification head calls its classes, in any family
 
 
 def save(
