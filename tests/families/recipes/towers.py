@@ -19,7 +19,7 @@ def t5(config: str, **settings: Any) -> Recipe:
 
 # Gemma 2's settings, for both towers of T5Gemma
 GEMMA = SMALL | {"sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0}
-GEMMA |= {"final_logit_softcapping": 1.5}
+GEMMA |= {"final_logit_softcapping": 20.0}
 GENERATES = "ForConditionalGeneration"
 
 RECIPES: dict[str, Recipe] = {

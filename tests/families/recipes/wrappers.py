@@ -115,7 +115,7 @@ RECIPES: dict[str, Recipe] = {
     "paligemma": generates("PaliGemma", text("gemma"), vision_config=SIGLIP, image_token_index=60),
     "paligemma-gemma2": generates(
         "PaliGemma",
-        text("gemma2", sliding_window=4, query_pre_attn_scalar=7, final_logit_softcapping=1.5),
+        text("gemma2", sliding_window=4, query_pre_attn_scalar=7, final_logit_softcapping=20.0),
         vision_config=SIGLIP,
         image_token_index=60,
     ),
