@@ -140,6 +140,26 @@ def test_only_the_needed_files_are_fetched_and_once(hub: Hub, tmp_path: Path) ->
     assert len(hub.asked) == 3, "the second time comes from the cache"
 
 
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config says 'awq'"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "multi-head latent attention"),
+    ],
+    ids=["format", "family"],
+)
+def test_what_cannot_be_read_is_refused_before_its_weights_are_fetched(
+    settings: dict[str, Any], match: str, hub: Hub, tmp_path: Path
+) -> None:
+    folder = write_llama(tmp_path / "a")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | settings))
+    hub.publish("org/name", folder)
+    with pytest.raises(ValueError, match=match):
+        load("org/name")
+    assert hub.asked == ["config.json"]
+
+
 def test_shards_by_index(hub: Hub, tmp_path: Path) -> None:
     folder = write_shards(tmp_path / "a", n=3)
     write_shards(folder, n=2)  # three shards of an older set stay

@@ -13,6 +13,7 @@ from typing import Any
 
 from plait.checkpoint.folder import CONFIG, INDEX, PICKLE, PICKLE_INDEX, WEIGHTS, inside, is_small_file, read_index
 from plait.checkpoint.notice import CheckpointError, notice
+from plait.checkpoint.opening import check_config
 from plait.checkpoint.pooling import MODULES
 
 PREFIX = "hub:"
@@ -82,6 +83,8 @@ def _fetched(repo: str, file: str | None, revision: str | None, pickle: bool, we
     small = [wanted for wanted in names if is_small_file(wanted, nested=MODULES in names)]
     described = any(PurePosixPath(wanted).name == CONFIG for wanted in small)
     packed = not described and any(wanted.endswith(".gguf") for wanted in names)
+    if weights and CONFIG in small:
+        check_config(get(CONFIG))  # before anything large is fetched in vain
     large = _weight_files(repo, names, pickle, get) if weights or packed else []
     if not small + large:
         raise CheckpointError(f"{repo}: there is no config.json in it, so it is no checkpoint.")

@@ -61,6 +61,16 @@ def open_checkpoint(path: Path, *, pickle: bool, weights: bool = True) -> Found:
     raise CheckpointError(f"{path}: plait loads folders, .safetensors and .gguf files, not this one.")
 
 
+def check_config(path: Path) -> None:
+    """``FamilyError`` or ``CheckpointError`` where this config.json alone tells that plait cannot read the weights."""
+    from plait.families import family_for
+
+    config = read_json(path)
+    if config.get("model_type") not in (None, MODEL_TYPE):
+        family_for(config)
+        plain(config, None, path.parent)
+
+
 def describe(folder: Path, source: TensorSource | None = None, sentence: SentenceFolder | None = None) -> Found:
     """What a folder says beside its weights: config, family, tokenizer, decode rules."""
     from plait.families import FAMILIES, family_for
