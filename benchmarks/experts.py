@@ -27,7 +27,7 @@ from plait.model.feedforward import FeedForward
 N_EXPERTS, PER_TOKEN = 64, 8
 
 
-def architecture(d_model: int, d_expert: int, **knobs: int) -> Architecture:
+def architecture(d_model: int, d_expert: int, n_layers: int = 1) -> Architecture:
     """A decoder as OLMoE and Qwen3-MoE are."""
     return Architecture(
         vocab_size=1024,
@@ -42,7 +42,7 @@ def architecture(d_model: int, d_expert: int, **knobs: int) -> Architecture:
         activation="silu",
         ffn_bias=False,
         experts=Experts(n_experts=N_EXPERTS, per_token=PER_TOKEN, d_expert=d_expert),
-        **{"n_decoder_layers": 1, **knobs},
+        n_decoder_layers=n_layers,
     )
 
 
@@ -64,7 +64,7 @@ def layers(tokens: int, d_model: int, d_expert: int) -> tuple[Callable[[], objec
 
 def decoders(new: int, d_model: int, d_expert: int) -> tuple[Callable[[], object], Callable[[], object]]:
     """Greedy tokens on the engine and on the plain model."""
-    a = architecture(d_model, d_expert, n_decoder_layers=2)
+    a = architecture(d_model, d_expert, n_layers=2)
     model = Transformer(a).eval()
     engine = optimize(Checkpoint(architecture=a, model=model))
 
@@ -103,7 +103,8 @@ def main() -> None:
         work[f"decode, {options.new} tokens: engine, plain"] = decoders(options.new, *sizes)
     for name, (first, second) in work.items():
         one, other = [], []
-        first(), second()
+        for warm in (first, second):
+            warm()
         for turn in range(options.rounds):
             both = ((first, one), (second, other))
             for thing, times in both if turn % 2 == 0 else reversed(both):
