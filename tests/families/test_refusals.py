@@ -31,13 +31,14 @@ PARTS = [
     ("swiglu_alpha: 1.5", {"model_type": "gpt_oss", "swiglu_alpha": 1.5}),
     ("groups", {"model_type": "dots1", "n_routed_experts": 7, "num_experts_per_tok": 2, "n_group": 2}),
     ("weights quantised in this format", {"model_type": "llama", "quantization_config": {"quant_method": "awq"}}),
-    ("multimodal wrapper|image tower", {"model_type": "gemma3", "text_config": {}, "vision_config": {}}),
+    ("multimodal wrapper|image tower", {"model_type": "gemma3n", "text_config": {}, "vision_config": {}}),
     ("weights quantised in this format", {"model_type": "llama", "compression_config": {"format": "int"}}),
     ("a second tower", {"model_type": "llama", "is_encoder_decoder": True}),
     ("cross-attention", {"model_type": "gpt2", "add_cross_attention": True}),
     ("a decoder built out of this encoder", {"model_type": "bert", "is_decoder": True}),
     ("divided by the layer's number", {"model_type": "gpt2", "scale_attn_by_inverse_layer_idx": True}),
     ("without a causal mask", {"model_type": "gemma3_text", "use_bidirectional_attention": True}),
+    ("without a causal mask", {"model_type": "qwen2", "is_causal": False}),  # gte-Qwen2
     ("disentangled attention", {"model_type": "deberta-v2", "pos_att_type": ["c2p", "p2c"]}),
     ("types of tasks", {"model_type": "ernie", "use_task_id": True}),
     ("positions", {"model_type": "bert", "position_embedding_type": "relative_key"}),
@@ -61,6 +62,12 @@ PARTS += [
     ("experts", gemmas(num_experts=8)),
     ("a norm on the decoder's embeddings before positions are added", {"model_type": "blenderbot-small"}),
     ("attention in windows", {"model_type": "led"}),
+    ("attention in windows", {"model_type": "longformer"}),
+    ("disentangled attention", {"model_type": "deberta"}),
+    ("convolutions in place of attention", {"model_type": "lfm2"}),
+    ("state-space layers", {"model_type": "nemotron_h", "n_routed_experts": 8}),
+    ("layers with inputs of their own", {"model_type": "gemma3n", "text_config": {}, "vision_config": {}}),
+    ("experts behind an encoder", {"model_type": "switch_transformers", "is_encoder_decoder": True}),
     ("learned prompts", {"model_type": "mvp", "use_prompt": True}),
 ]
 
@@ -68,6 +75,12 @@ PARTS += [
 @pytest.mark.parametrize(("part", "config"), PARTS)
 def test_parts_that_are_not_there(part: str, config: dict[str, Any]) -> None:
     refuse(part, **config)
+
+
+def test_an_encoder_sees_all_whatever_its_config_says() -> None:
+    for config in ({"model_type": "bert", "is_causal": False}, {"model_type": "eurobert", "is_causal": True}):
+        assert family_for(config).architecture(config).n_decoder_layers == 0
+        assert not family_for(config).unread(config)
 
 
 def test_the_format_of_quantised_weights_is_named() -> None:
