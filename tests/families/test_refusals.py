@@ -31,7 +31,7 @@ PARTS = [
     ("swiglu_alpha: 1.5", {"model_type": "gpt_oss", "swiglu_alpha": 1.5}),
     ("groups", {"model_type": "dots1", "n_routed_experts": 7, "num_experts_per_tok": 2, "n_group": 2}),
     ("weights quantised in this format", {"model_type": "llama", "quantization_config": {"quant_method": "awq"}}),
-    ("multimodal wrapper|image tower", {"model_type": "gemma3n", "text_config": {}, "vision_config": {}}),
+    ("multimodal wrapper|image tower", {"model_type": "kosmos-2", "text_config": {}, "vision_config": {}}),
     ("weights quantised in this format", {"model_type": "llama", "compression_config": {"format": "int"}}),
     ("a second tower", {"model_type": "llama", "is_encoder_decoder": True}),
     ("cross-attention", {"model_type": "gpt2", "add_cross_attention": True}),
@@ -66,7 +66,7 @@ PARTS += [
     ("disentangled attention", {"model_type": "deberta"}),
     ("convolutions in place of attention", {"model_type": "lfm2"}),
     ("state-space layers", {"model_type": "nemotron_h", "n_routed_experts": 8}),
-    ("layers with inputs of their own", {"model_type": "gemma3n", "text_config": {}, "vision_config": {}}),
+    ("layers with inputs of their own", {"model_type": "kosmos-2", "text_config": {}, "vision_config": {}}),
     ("experts behind an encoder", {"model_type": "switch_transformers", "is_encoder_decoder": True}),
     ("learned prompts", {"model_type": "mvp", "use_prompt": True}),
 ]
