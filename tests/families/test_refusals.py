@@ -66,7 +66,7 @@ PARTS += [
     ("disentangled attention", {"model_type": "deberta"}),
     ("convolutions in place of attention", {"model_type": "lfm2"}),
     ("state-space layers", {"model_type": "nemotron_h", "n_routed_experts": 8}),
-    ("layers with inputs of their own", {"model_type": "kosmos-2", "text_config": {}, "vision_config": {}}),
+    ("layers with inputs of their own", {"model_type": "gemma3n", "text_config": {}, "vision_config": {}}),
     ("experts behind an encoder", {"model_type": "switch_transformers", "is_encoder_decoder": True}),
     ("learned prompts", {"model_type": "mvp", "use_prompt": True}),
 ]
