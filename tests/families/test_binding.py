@@ -276,4 +276,4 @@ def test_alternatives() -> None:
 def test_every_family_is_found_by_its_model_types() -> None:
     for family in FAMILIES:
         for name in family.model_types:
-            assert family_for({"model_type": name}) is family
+            assert family_for({"model_type": name, "architectures": [family.classes[0]]}) is family
