@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -272,6 +273,17 @@ def test_what_has_no_place_is_told(written: Written, tmp_path: Path) -> None:
     assert any("no place for the decode rules temperature" in text for text in texts)
     back = plait.load(path)
     assert back.architecture.layer_types == (LayerType(window=16),) and back.rules.end == (2, 5, 6)
+
+
+def test_tokens_that_take_spaces_along_are_named(written: Written, tmp_path: Path) -> None:
+    checkpoint, _ = written("gpt2")
+    folder = plait.save(checkpoint, tmp_path / "hf", dialect="hf")
+    path = folder / "tokenizer.json"
+    state = json.loads(path.read_text())
+    state["added_tokens"][1]["rstrip"] = True
+    path.write_text(json.dumps(state))
+    with pytest.warns(PlaitNotice, match=r"no word for spaces or words that <\|im_start\|> take along"):
+        plait.save(plait.load(folder), tmp_path / "x.gguf", dialect="gguf")
 
 
 def test_a_bert_keeps_its_pooling(reference: ModuleType, tmp_path: Path) -> None:

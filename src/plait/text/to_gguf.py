@@ -71,6 +71,14 @@ def tokenizer_to_gguf(tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
     return written
 
 
+def greedy_tokens(tokenizer: Tokenizer) -> list[str]:
+    """The added tokens that take spaces beside them along, or are whole words alone: GGUF has no word for it."""
+    if not isinstance(tokenizer.segmenter, LibrarySegmenter):
+        return []
+    added = tokenizer.segmenter.library.get_added_tokens_decoder().values()
+    return [token.content for token in added if token.lstrip or token.rstrip or token.single_word]
+
+
 def _around(tokenizer: Tokenizer) -> dict[str, Any]:
     """What goes before and after a text, as switches."""
     named, sides = tokenizer.named, (tokenizer.prefix, tokenizer.suffix)
