@@ -20,7 +20,7 @@ import plait.engine
 from plait.checkpoint.notice import notice
 from plait.engine.packed import FORMATS, Packed
 
-ABI = 1  # of csrc/library.cpp
+ABI = 2  # of csrc/library.cpp
 BACKENDS = ("portable", "avx2", "avx512")
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh")
 

@@ -7,7 +7,7 @@ using namespace plait;
 #pragma GCC visibility push(default)
 extern "C" {
 
-int64_t plait_abi() { return 1; } // raised with every change of a struct or signature that Python knows
+int64_t plait_abi() { return 2; } // raised with every change of a struct or signature that Python knows
 
 const char *plait_backend() { return BACKEND; }
 
