@@ -41,6 +41,7 @@ RULES: dict[str, dict[str, Any]] = {
     "plain": {},
     "penalty": {"repetition_penalty": 1.4},
     "ngrams": {"no_repeat_ngram_size": 2},
+    "copies": {"encoder_no_repeat_ngram_size": 1},
     "bans": {"bad_words_ids": [[7], [5, 9], [11]], "min_new_tokens": 7},
     "forced": {"forced_bos_token_id": 9, "forced_eos_token_id": 2},
     "ends": {"eos_token_id": [2, *range(20, 40)]},

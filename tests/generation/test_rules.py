@@ -112,6 +112,9 @@ def test_repeated_ngrams() -> None:
     assert repeated_ngrams([1, 2, 1, 3, 1], 2) == {2, 3}
     assert repeated_ngrams([4, 5], 1) == {4, 5}
     assert repeated_ngrams([1, 2], 4) == set()
+    assert repeated_ngrams([9, 1], 2, read=[1, 2, 1, 3, 9]) == {2, 3}
+    assert repeated_ngrams([9, 1], 1, read=[4, 5]) == {4, 5}
+    assert repeated_ngrams([1], 3, read=[1, 2, 3]) == set()
 
 
 def test_rows_are_banned_and_forced_apart() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.notice import CheckpointError, notice
 from plait.words import nearest
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class DecodeRules:
     min_length: int | None = None
     min_new_tokens: int | None = None
     no_repeat_ngram: int = 0  # 0: off
+    no_repeat_source_ngram: int = 0  # the same, of what was read: a source, or a decoder's prompt
     sample: bool = False
     temperature: float = 1.0
     top_k: int = 0  # 0: off
@@ -44,6 +45,8 @@ class DecodeRules:
     beams: int = 1
     length_penalty: float = 1.0
     early_stopping: bool | Literal["never"] = False
+    beam_groups: int = 1
+    diversity: float = 0.0
     renormalize: bool = False  # what the rules leave of a distribution sums to 1 again
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +71,7 @@ _KEYS: dict[str, tuple[str, type]] = {
     "min_length": ("min_length", int),
     "min_new_tokens": ("min_new_tokens", int),
     "no_repeat_ngram": ("no_repeat_ngram_size", int),
+    "no_repeat_source_ngram": ("encoder_no_repeat_ngram_size", int),
     "sample": ("do_sample", bool),
     "temperature": ("temperature", float),
     "top_k": ("top_k", int),
@@ -78,7 +82,23 @@ _KEYS: dict[str, tuple[str, type]] = {
     "beams": ("num_beams", int),
     "length_penalty": ("length_penalty", float),
     "early_stopping": ("early_stopping", bool),
+    "beam_groups": ("num_beam_groups", int),
+    "diversity": ("diversity_penalty", float),
     "renormalize": ("renormalize_logits", bool),
+}
+# what would change the text and is not followed -> where it is off
+_UNHEEDED: dict[str, Any] = {
+    "begin_suppress_tokens": [],
+    "encoder_repetition_penalty": 1.0,
+    "epsilon_cutoff": 0.0,
+    "eta_cutoff": 0.0,
+    "exponential_decay_length_penalty": [],
+    "forced_decoder_ids": [],
+    "guidance_scale": 1.0,
+    "penalty_alpha": 0.0,
+    "sequence_bias": {},
+    "stop_strings": [],
+    "top_h": 1.0,
 }
 _IDS = ("start", "bos", "pad", "forced_first", "forced_last")
 
@@ -96,8 +116,8 @@ def read_rules(
     ``ids``: what the class that wrote the folder assumes; ``starts_with_pad``: whether its decoder begins so.
 
     Ids: the generation config's, else config.json's, else the class's. End ids: the union of all that is written. Other
-    rules: the generation config's alone where there is one, as in the reference library. ``CheckpointError`` where a
-    value is no id or number.
+    rules: the generation config's alone where there is one, as in the reference library; a notice names those that are
+    not followed. ``CheckpointError`` where a value is no id or number.
     """
     own = {**_present(config.get("text_config") or {}), **_present(config)}
     given = _present(generation or {})
@@ -111,6 +131,8 @@ def read_rules(
             found[field] = value
     if "start" not in found and starts_with_pad and "pad" in found:
         found["start"] = found["pad"]
+    if unheeded := [key for key, off in _UNHEEDED.items() if other.get(key, off) != off]:
+        notice(f"rules: plait does not follow the checkpoint's {', '.join(unheeded)}; its text may differ for that.")
     written = [source["eos_token_id"] for source in (given, own) if "eos_token_id" in source]
     ends = [_id_list("eos_token_id", value) for value in written]
     if tokenizer is not None and tokenizer.eos is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from plait.text import Tokenizer
 
 EarlyStopping = bool | Literal["never"]
+_CALLERS = ("beams", "n_best")  # settled apart: the rest is what the rules say, unless the caller does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,27 +104,24 @@ class Search:
 def settle_search(rules: DecodeRules, wishes: dict[str, Any]) -> Search | None:
     """The caller's ``wishes`` for a beam search, which are taken out, over the checkpoint's rules; ``None`` where it is
     one beam, which is no search, or where tokens are drawn."""
-    given = {name: wishes.pop(name) for name in Search.__annotations__ if wishes.get(name) is not None}
+    asked = {name: wishes.pop(name, None) for name in Search.__annotations__}
+    given = {name: value for name, value in asked.items() if value is not None}
     drawn = (wishes.get("temperature") or 0) > 0
-    beams = given.pop("beams", None)
-    if beams is None:
-        beams = 1 if drawn else rules.beams
-    if drawn and beams != 1:
+    beams = given.pop("beams", 1 if drawn else rules.beams)
+    own = {} if beams == 1 else {name: getattr(rules, name) for name in Search.__annotations__ if name not in _CALLERS}
+    search = Search(beams=beams, **{**own, **given})
+    if beams == 1:
+        if without := [name for name in given if name not in _CALLERS]:
+            raise GenerationError(f"{without[0]}: it changes nothing without a beam search; give beams from 2.")
+        return None
+    if drawn:
         raise GenerationError(
             f"beams: {beams} are searched for the likeliest, not drawn; give temperature=0, or beams=1."
         )
-    own = {name: getattr(rules, name) for name in ("length_penalty", "early_stopping", "renormalize")}
-    search = Search(beams=beams, **{**own, **given})
-    if beams > 1:
-        if rules.sample and wishes.get("temperature") is None:
-            notice(
-                f"rules: the checkpoint asks for {beams} beams and for drawn tokens; the likeliest are searched for."
-            )
-        wishes["temperature"] = 0.0
-        return search
-    if given := [name for name in given if name != "n_best"]:
-        raise GenerationError(f"{given[0]}: it changes nothing without a beam search; give beams from 2.")
-    return None
+    if rules.sample and wishes.get("temperature") is None:
+        notice(f"rules: the checkpoint asks for {beams} beams and for drawn tokens; the likeliest are searched for.")
+    wishes["temperature"] = 0.0
+    return search
 
 
 class Found(NamedTuple):
@@ -213,7 +211,9 @@ class _Group:
     def __init__(self, request: Request, search: Search, tokenizer: Tokenizer | None) -> None:
         self.request, self.search, self.tokenizer = request, search, tokenizer
         self.rules = LogitRules(request.settings)
-        self.running = [_Hypothesis(Line(list(request.tokens), len(request.tokens), request.limit))]  # likeliest first
+        self.running = [
+            _Hypothesis(Line(list(request.tokens), len(request.tokens), request.limit, request.source))
+        ]  # likeliest first
         self.ended: list[tuple[float, _Hypothesis]] = []  # with their scores, best first
 
     def advance(self, logits: Tensor, taken: Tensor, k: int) -> list[int]:

@@ -66,7 +66,7 @@ class Row:
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None) -> None:
         self.request, self.settings = request, request.settings
-        self.line = Line(list(request.tokens), len(request.tokens), request.limit)
+        self.line = Line(list(request.tokens), len(request.tokens), request.limit, request.source)
         self.rules = LogitRules(self.settings)
         before = () if request.echo or request.source is not None else request.tokens
         self.transcript = Transcript(tokenizer, self.settings.stop, before)

@@ -60,12 +60,12 @@ def force(logits: Tensor, ids: Sequence[int | None]) -> Tensor:
     return logits
 
 
-def repeated_ngrams(tokens: Sequence[int], n: int) -> set[int]:
-    """The ids that would complete an n-gram which already stands in ``tokens``."""
-    tail = list(tokens[len(tokens) - n + 1 :]) if n > 1 else []
+def repeated_ngrams(tokens: Sequence[int], n: int, read: Sequence[int] | None = None) -> set[int]:
+    """The ids that would complete an n-gram which already stands in ``tokens``, or in what was ``read``."""
+    tail, known = list(tokens[len(tokens) - n + 1 :]) if n > 1 else [], tokens if read is None else read
     if len(tail) < n - 1:
         return set()
-    return {tokens[i + n - 1] for i in range(len(tokens) - n + 1) if list(tokens[i : i + n - 1]) == tail}
+    return {known[i + n - 1] for i in range(len(known) - n + 1) if list(known[i : i + n - 1]) == tail}
 
 
 def completed(tokens: Sequence[int], sequences: Sequence[tuple[int, ...]]) -> set[int]:
@@ -77,12 +77,13 @@ def completed(tokens: Sequence[int], sequences: Sequence[tuple[int, ...]]) -> se
 
 @dataclass(slots=True)
 class Line:
-    """One row as the rules see it: its real tokens, how many of them were the prompt, how many may be new, and what the
-    rules remember of it, from when they first need it: ``seen`` and ``counts`` are ``(vocab,)``."""
+    """One row as the rules see it: its real tokens, how many of them were the prompt, how many may be new, its source;
+    and what the rules remember of it, from when they first need it, ``(vocab,)`` each but for the last."""
 
     tokens: list[int]
     n_prompt: int
     limit: int
+    source: Sequence[int] | None = None
     seen: Tensor | None = None
     counts: Tensor | None = None
     matcher: Matcher | None = None
@@ -96,7 +97,7 @@ class Line:
         """A row of its own that has all this one has."""
         seen, counts = (None if held is None else held.clone() for held in (self.seen, self.counts))
         matcher = None if self.matcher is None else self.matcher.fork()
-        return Line(list(self.tokens), self.n_prompt, self.limit, seen, counts, matcher)
+        return Line(list(self.tokens), self.n_prompt, self.limit, self.source, seen, counts, matcher)
 
     def add(self, token: int) -> None:
         """One more token was written."""
@@ -119,7 +120,7 @@ class LogitRules:
         self.repeats = s.repetition_penalty != 1
         self.counts = bool(s.frequency_penalty or s.presence_penalty)
         self.on = (
-            any((self.repeats, self.counts, s.banned, s.no_repeat_ngram))
+            any((self.repeats, self.counts, s.banned, s.no_repeat_ngram, s.no_repeat_source_ngram))
             or any(forced is not None for forced in (s.forced_first, s.forced_last))
             or (bool(s.end) and bool(s.min_length or s.min_new_tokens))
             or s.constraint is not None
@@ -151,6 +152,9 @@ class LogitRules:
         banned = {*self.always, *completed(line.tokens, self.sequences)}
         if s.no_repeat_ngram:
             banned |= repeated_ngrams(line.tokens, s.no_repeat_ngram)
+        if s.no_repeat_source_ngram:
+            read = line.tokens[: line.n_prompt] if line.source is None else line.source
+            banned |= repeated_ngrams(line.tokens, s.no_repeat_source_ngram, read)
         if len(line.tokens) < s.min_length or line.n_new < s.min_new_tokens:
             banned.update(s.end)
         return banned

@@ -27,6 +27,7 @@ class Settings:
         frequency_penalty: taken from a token's logit for each time it was written.
         presence_penalty: taken from it once it was written.
         no_repeat_ngram: so many tokens in a row are not written twice; 0 is off.
+        no_repeat_source_ngram: so many tokens in a row are not copied from the source, or from a decoder's prompt.
         banned: sequences of ids; the last token of one is banned where the others stand.
         min_length: no end before there are so many tokens, the prompt's included.
         min_new_tokens: no end before so many were written.
@@ -48,6 +49,7 @@ class Settings:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     no_repeat_ngram: int = 0
+    no_repeat_source_ngram: int = 0
     banned: tuple[tuple[int, ...], ...] = ()
     min_length: int = 0
     min_new_tokens: int = 0
@@ -99,6 +101,7 @@ _RIGHT = {
     "frequency_penalty": ("a number from -1e30 to 1e30 (0 is off)", lambda x: abs(x) <= 1e30),
     "presence_penalty": ("a number from -1e30 to 1e30 (0 is off)", lambda x: abs(x) <= 1e30),
     "no_repeat_ngram": ("a whole number from 0 (0 is off)", _whole),
+    "no_repeat_source_ngram": ("a whole number from 0 (0 is off)", _whole),
     "min_length": ("a whole number from 0", _whole),
     "min_new_tokens": ("a whole number from 0", _whole),
     "temperature": ("a number from 0 (0 is greedy)", lambda x: 0 <= x < math.inf),
@@ -153,6 +156,7 @@ def settle(
         frequency_penalty=frequency_penalty,
         presence_penalty=presence_penalty,
         no_repeat_ngram=rules.no_repeat_ngram if no_repeat_ngram is None else no_repeat_ngram,
+        no_repeat_source_ngram=rules.no_repeat_source_ngram,
         banned=tuple(dict.fromkeys([*own, *theirs])),
         min_length=rules.min_length or 0,
         min_new_tokens=(rules.min_new_tokens or 0) if min_new_tokens is None else min_new_tokens,
