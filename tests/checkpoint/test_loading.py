@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from plait.architecture import Architecture
+from plait.architecture import Architecture, Experts
 from plait.checkpoint import Checkpoint, CheckpointError, PlaitNotice, load, save
 from plait.checkpoint.resizing import resize
 from tests.checkpoint.making import (
@@ -217,6 +217,24 @@ def test_ld15_float16_on_a_cpu_becomes_float32_aloud(tmp_path: Path) -> None:
     assert {value.dtype for value in checkpoint.model.parameters()} == {torch.float32}
     assert same_tensors(read_folder(save(checkpoint, tmp_path / "b")), read_folder(folder)), "saved as it was stored"
     assert next(load(folder, dtype="float16").model.parameters()).dtype == torch.float16
+
+
+def test_routers_stay_in_float32_beside_half_as_wide_a_rest(tmp_path: Path) -> None:
+    experts = Experts(n_experts=4, per_token=2, d_expert=6, router="sigmoid", selection_bias=True)
+    made = load(TINY.replace(experts=experts), random=True, dtype="bfloat16")
+    router = "decoder.layers.0.ffn.router."
+    for name, parameter in made.model.named_parameters():
+        if name.startswith(router):
+            parameter.data = torch.randn(parameter.shape)  # more than bfloat16 holds
+    folder = save(made, tmp_path / "a")
+    again = load(folder)
+    state = again.model.state_dict()
+    assert {str(t.dtype) for n, t in state.items() if n.startswith(router)} == {"torch.float32"}
+    assert {str(t.dtype) for n, t in state.items() if not n.startswith(router)} == {"torch.bfloat16"}
+    assert same_tensors(state, made.model.state_dict())
+    tokens = torch.tensor([[3, 7, 11]])
+    assert torch.equal(again.model(tokens), made.model(tokens))
+    assert same_tensors(read_folder(save(again, tmp_path / "b")), read_folder(folder))
 
 
 def test_ld15_types_mixed_in_a_file_compute_in_the_widest_and_are_saved_as_they_were(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
 from plait.families import Wrapped
 from plait.model import Transformer, initialize
+from plait.parameters import parameters
 
 # Products over weights that lie unaligned in their file take some hundredths longer, and sum in another order: a small
 # model's are copied, a large one's stay mapped.
@@ -87,7 +88,8 @@ def load(
     binding = found.family.bind(architecture, names, equal)
     if isinstance(found.family, Wrapped):
         notice(f"{path}: {found.family.said(len(binding.layout.leftovers))}")
-    rule = _type_rule(weights, wanted, place, path)
+    routers = [name for name in parameters(architecture) if ROUTER in name]
+    rule = _type_rule(weights, wanted, place, path, apart={binding.stored(name) for name in routers})
     model, types = build(architecture, binding, weights, rule, torch.device("meta") if lazy else place, path)
     layout = Layout(
         family=found.family.name,
@@ -191,28 +193,31 @@ def _comparer(source: TensorSource) -> Callable[[str, str], bool]:
     return equal
 
 
-TypeRule = Callable[[torch.dtype], torch.dtype]
+ROUTER = ".ffn.router."  # computed in float32 at least, and so stored as it may be
+TypeRule = Callable[[str, torch.dtype], torch.dtype]  # of a parameter's name, and the type it is stored in
 
 
-def _type_rule(source: TensorSource, wanted: torch.dtype | None, device: torch.device, path: Path) -> TypeRule:
-    """Stored type -> the type to compute in; what is not kept is said aloud, once."""
+def _type_rule(
+    source: TensorSource, wanted: torch.dtype | None, device: torch.device, path: Path, apart: Collection[str] = ()
+) -> TypeRule:
+    """Stored type -> the type to compute in; what is not kept is said aloud, once. Tensors ``apart`` are routers'."""
     if wanted is not None:
-        return lambda stored: wanted
-    kinds = {source.stored_type(name) for name in source.names}
+        return lambda name, stored: wanted
+    kinds = {source.stored_type(name) for name in set(source.names) - set(apart)}
     mixed_gguf = isinstance(source, GGUFSource) and len(kinds) > 1  # its norms are float32 whatever the rest is
     if mixed_gguf or kinds & BLOCK_FORMATS.keys():
-        return lambda stored: torch.float32
+        return lambda name, stored: torch.float32
     floats = {PLAIN_TYPES[kind] for kind in kinds & FLOATS}
     widest = functools.reduce(torch.promote_types, floats, min(floats, key=str, default=torch.float32))
     if "F8_E4M3" in kinds:
         notice(f"{path}: partly stored in float8; loaded as {str(widest).removeprefix('torch.')}.")
     if widest == torch.float16 and device.type == "cpu":
         notice(f"{path}: stored in float16, which a CPU computes slowly; loaded as float32 (dtype='float16' keeps it).")
-        return lambda stored: torch.float32
+        return lambda name, stored: torch.float32
     if len(floats) > 1:  # a product takes one type
         names = " and ".join(sorted(str(kind).removeprefix("torch.") for kind in floats))
         notice(f"{path}: stored in {names}; loaded as {str(widest).removeprefix('torch.')}.")
-    return lambda stored: widest
+    return lambda name, stored: stored if ROUTER in name and stored == torch.float32 else widest
 
 
 def build(
@@ -241,7 +246,7 @@ def build(
             )
         if not value.is_floating_point():
             raise CheckpointError(f"{path}: {name} is stored as {value.dtype}; weights are floating-point numbers.")
-        kind = rule(value.dtype)
+        kind = rule(name, value.dtype)
         types[name] = (kind, value.dtype)
         value = value.to(device=device, dtype=kind).contiguous()
         span = (value.data_ptr(), value.numel())
