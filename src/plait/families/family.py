@@ -169,7 +169,8 @@ class Family:
         if ending is not None:
             return self._classifying[ending].architecture(config, names, equal)
         config = self._usual(config)
-        refuse(self.name, config, {*self.keys, *self.ignored, NESTED})
+        causal = self.settings.get("n_decoder_layers", 0) != 0  # an encoder sees all, whatever is_causal says
+        refuse(self.name, config, {*self.keys, *self.ignored, NESTED, *(() if causal else ("is_causal",))})
         spelling = self._spelling(names) if names else None
         has_head = self._has_head(config, spelling)
         rules = {name: rule for name, rule in self.settings.items() if has_head or name not in HEAD_FIELDS}
