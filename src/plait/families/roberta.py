@@ -33,6 +33,6 @@ XLM_ROBERTA = ROBERTA.relative(
     "xlm-roberta",
     classes=("XLMRobertaForMaskedLM", "XLMRobertaModel"),
     settings={"vocab_size": key("vocab_size", 30522)},
-    tokenizer=None,
+    tokenizer="XLMRobertaTokenizer",
 )
-CAMEMBERT = XLM_ROBERTA.relative("camembert", classes=("CamembertForMaskedLM", "CamembertModel"))
+CAMEMBERT = XLM_ROBERTA.relative("camembert", classes=("CamembertForMaskedLM", "CamembertModel"), tokenizer=None)
