@@ -46,6 +46,11 @@ def pieces(folder: Path) -> None:
     (folder / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe"))
 
 
+def scored_merges(folder: Path) -> None:
+    """A tokenizer.json that was made of a sentencepiece model."""
+    making.tokenizer_folder(folder, making.scored_metaspace(), bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
 def gemma_pieces(folder: Path) -> None:
     """A sentencepiece model without a space before a text."""
     (folder / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe", add_dummy_prefix=False))
@@ -111,7 +116,7 @@ ARCHITECTURES: dict[str, Made] = {
         rope("yarn", factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=0.5),
     ),
     "llama-longrope": Made("llama", "LlamaConfig", "LlamaForCausalLM", pieces, rope("longrope", **LONG)),
-    "mistral": Made("llama", "MistralConfig", "MistralForCausalLM", pieces, {"sliding_window": None}),
+    "mistral": Made("llama", "MistralConfig", "MistralForCausalLM", scored_merges, {"sliding_window": None}),
     "qwen2": Made("qwen2", "Qwen2Config", "Qwen2ForCausalLM", qwen),
     "qwen3": Made("qwen3", "Qwen3Config", "Qwen3ForCausalLM", qwen, {"head_dim": 24, "tie_word_embeddings": True}),
     "gemma": Made("gemma", "GemmaConfig", "GemmaForCausalLM", gemma_pieces, GEMMA | {"num_key_value_heads": 1}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
@@ -193,6 +194,20 @@ def test_it_is_written_tensor_by_tensor(tmp_path: Path) -> None:
     assert [b - a for a, b in zip(sizes[1:], sizes[2:], strict=False)] == [1 << 18, 1 << 18]
     source = GGUFSource(path)
     assert [float(source.read(f"t{i}")[7, 7]) for i in range(4)] == [1, 2, 3, 4]
+
+
+def test_weights_may_stay_in_their_files(written: Written, tmp_path: Path) -> None:
+    checkpoint, whole = written("llama-3.1")
+    half = dataclasses.replace(checkpoint, model=copy.deepcopy(checkpoint.model).half())
+    folder = plait.save(half, tmp_path / "hf", dialect="hf")
+    with pytest.warns(PlaitNotice, match="stored in float16"):
+        lazy, eager = plait.load(folder, lazy=True), plait.load(folder)
+    paths = [plait.save(c, tmp_path / f"{i}.gguf", dialect="gguf") for i, c in enumerate((lazy, eager))]
+    assert all(parameter.is_meta for parameter in lazy.model.parameters())
+    sources = [GGUFSource(path) for path in paths]
+    assert sources[0].stored_type("blk.0.attn_q.weight") == "F16" and sources[0].names == GGUFSource(whole).names
+    for name in sources[0].names:
+        assert bytes(sources[0].raw(name)) == bytes(sources[1].raw(name)), name
 
 
 def test_what_fails_leaves_the_file_there_was(

@@ -120,6 +120,25 @@ def sentencepiece_model(kind: str = "bpe", **options: Any) -> bytes:
     return out.getvalue()
 
 
+@cache
+def scored_metaspace() -> str:
+    """Llama's tokenizer.json as it is made of a sentencepiece model: its merges, the best score first."""
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model("bpe"))
+    ids = list(range(processor.GetPieceSize()))
+    vocab = dict(zip(processor.IdToPiece(ids), ids, strict=True))
+    ranked = sorted(vocab, key=lambda piece: -processor.GetScore(vocab[piece]))
+    splits = [(piece[:i], piece[i:]) for piece in ranked for i in range(1, len(piece)) if not piece.startswith("<")]
+    merges = [(left, right) for left, right in splits if left in vocab and right in vocab]
+    library = Library(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    state = json.loads(library.to_str())
+    state["decoder"] = json.loads(metaspace())["decoder"]
+    state["post_processor"] = json.loads(metaspace())["post_processor"]
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    state["added_tokens"] = [{"id": id, "content": name, **flags} for id, name in enumerate(("<unk>", "<s>", "</s>"))]
+    return json.dumps(state)
+
+
 def write_json(folder: Path, name: str, value: Any) -> Path:
     """A JSON file in the folder."""
     folder.mkdir(parents=True, exist_ok=True)

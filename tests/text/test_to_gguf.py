@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sentencepiece
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
 from plait.text import Tokenizer, TokenizerError, load_tokenizer, tokenizer_from_gguf, tokenizer_to_gguf
@@ -21,24 +20,6 @@ TEXTS = [
 ]  # fmt: skip
 
 
-def scored_state() -> str:
-    """Llama's tokenizer.json: the merges of a sentencepiece model, the best score first."""
-    processor = sentencepiece.SentencePieceProcessor(model_proto=making.sentencepiece_model("bpe"))
-    ids = list(range(processor.GetPieceSize()))
-    vocab = dict(zip(processor.IdToPiece(ids), ids, strict=True))
-    ranked = sorted(vocab, key=lambda piece: -processor.GetScore(vocab[piece]))
-    splits = [(piece[:i], piece[i:]) for piece in ranked for i in range(1, len(piece)) if not piece.startswith("<")]
-    merges = [(left, right) for left, right in splits if left in vocab and right in vocab]
-    library = Library(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", byte_fallback=True, fuse_unk=True))
-    library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    state = json.loads(library.to_str())
-    state["decoder"] = json.loads(making.metaspace())["decoder"]
-    state["post_processor"] = json.loads(making.metaspace())["post_processor"]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    state["added_tokens"] = [{"id": id, "content": name, **flags} for id, name in enumerate(("<unk>", "<s>", "</s>"))]
-    return json.dumps(state)
-
-
 def made(kind: str, folder: Path) -> Tokenizer:
     if kind == "byte-level":
         making.tokenizer_folder(folder, making.byte_level(), eos_token="<|im_end|>", chat_template=making.CHATML)
@@ -47,7 +28,7 @@ def made(kind: str, folder: Path) -> Tokenizer:
     elif kind == "pieces":
         (folder / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe"))
     elif kind == "scored":
-        making.tokenizer_folder(folder, scored_state(), bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+        making.tokenizer_folder(folder, making.scored_metaspace(), bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     tokenizer = load_tokenizer(folder)
     assert tokenizer is not None
     return tokenizer
@@ -130,10 +111,10 @@ def test_what_llama_cpp_would_cut_otherwise_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, library.to_str(), "its rule for cutting text before the merges has no name")
     changed = json.loads(making.word_piece()) | {"pre_tokenizer": {"type": "Whitespace"}}
     refused(tmp_path, json.dumps(changed), "cuts text for a WordPiece as BERT does", unk_token="[UNK]")
-    changed = json.loads(scored_state())
+    changed = json.loads(making.scored_metaspace())
     changed["normalizer"]["normalizers"].append({"type": "NFKC"})
     refused(tmp_path, json.dumps(changed), "its step NFKC is none that llama.cpp takes")
-    changed = json.loads(scored_state())
+    changed = json.loads(making.scored_metaspace())
     merges: list[list[str]] = changed["model"]["merges"]
     made_twice = next(m for m in merges if sum(left + right == m[0] + m[1] for left, right in merges) > 1)
     merges.remove(made_twice)

@@ -73,7 +73,8 @@ def convert(
     (check_file if to == GGUF else check_target)(dst.expanduser(), overwrite)
     report: list[Rounded] = []
     if quantize is None:
-        checkpoint = loading.open(src)
+        in_files = to == GGUF and loading.dtype == "stored" and not loading.random  # then tensors are read one by one
+        checkpoint = loading.open(src, lazy=in_files)
     else:
         if to not in (None, "plait"):
             raise ValueError(f"--to: only the native dialect holds quantised matrices; leave {to} out.")
