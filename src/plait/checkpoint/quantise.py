@@ -130,7 +130,7 @@ def _with_source(checkpoint: Checkpoint, source: _RoundedSource, device: torch.d
     """The same checkpoint in the native dialect, its weights those of ``source``."""
     bound, layout = NativeBinding(), checkpoint.layout
     model, types = build(
-        checkpoint.architecture, bound, source, lambda stored: torch.float32, device, Path("the quantised checkpoint")
+        checkpoint.architecture, bound, source, lambda _, __: torch.float32, device, Path("the quantised checkpoint")
     )
     origin = layout.config if layout.family == NATIVE.name else {"family": layout.family}
     layout = dataclasses.replace(
