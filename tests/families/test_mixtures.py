@@ -69,6 +69,7 @@ def test_which_layers_have_experts() -> None:
     assert sparse("ernie4_5_moe", 4) == [False, True, True, True]
     every_third = {"moe_layer_start_index": 1, "moe_layer_end_index": 6, "moe_layer_interval": 3}
     assert sparse("ernie4_5_moe", 9, **every_third) == [i in (2, 5) for i in range(9)]
+    assert sparse("ernie4_5_moe", 4, **dict.fromkeys(every_third)) == [False, True, True, True]  # null is the default
     assert sparse("qwen2_moe", 3, num_experts=0) == [False] * 3  # then it has none at all
 
 

@@ -157,6 +157,11 @@ def test_embedding_scales() -> None:
     assert read({"model_type": "bart", "d_model": 48}).embedding_scale == 1.0
 
 
+def test_marians_two_vocabularies_by_default() -> None:
+    apart = read({"model_type": "marian", "share_encoder_decoder_embeddings": False, "decoder_vocab_size": 93})
+    assert apart.vocab_size == 93 and apart.source_vocab_size == 58101  # not written where it is the class's own
+
+
 def test_windows() -> None:
     qwen = {"model_type": "qwen2", "num_hidden_layers": 4, "sliding_window": 7, "max_window_layers": 2}
     assert read(qwen).layer_types == ()

@@ -142,8 +142,11 @@ def within(default_first: int) -> Setting:
         return (layer + 1) % step == 0 and first <= layer <= last
 
     def has_experts(layer: int, config: Config, n_layers: int) -> bool:
-        first, last = config.get(start, default_first), config.get(end, -1)
-        return chosen(layer, first, n_layers - 1 if last == -1 else last, config.get(interval, 1))
+        said = {name: value for name in (start, end, interval) if (value := config.get(name)) is not None}
+        last = said.get(end, -1)
+        return chosen(
+            layer, said.get(start, default_first), n_layers - 1 if last == -1 else last, said.get(interval, 1)
+        )
 
     def spell(sparse: list[bool]) -> dict[str, Any]:
         those = [i for i, is_sparse in enumerate(sparse) if is_sparse] or [len(sparse)]

@@ -9,10 +9,11 @@ from plait.families.settings import Reading, Setting, key
 from plait.families.towers import KEYS, TABLES, check_head, sizes, spell_sizes
 
 SWITCH = "share_encoder_decoder_embeddings"
+WORDS = 58101  # where a config does not say vocab_size
 
 
 def _vocabulary(reading: Reading) -> int:
-    words = reading.config.get("vocab_size") or 58101
+    words = reading.config.get("vocab_size") or WORDS
     return words if reading.config.get(SWITCH, True) else reading.config.get("decoder_vocab_size") or words
 
 
@@ -24,7 +25,7 @@ def _spell_vocabulary(words: int, fields: Fields) -> dict[str, Any]:
 def _encoder(reading: Reading) -> EncoderDifferences | None:
     own, apart = sizes(reading, 16, 4096), reading.config.get(SWITCH) is False
     if apart or reading.differ(*TABLES):
-        own["vocab_size"] = reading.config.get("vocab_size") or reading["vocab_size"]
+        own["vocab_size"] = reading.config.get("vocab_size") or WORDS
     if not apart:  # else the head is the decoder's table
         check_head(reading)
     return EncoderDifferences(**own) if own else None
