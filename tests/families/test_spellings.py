@@ -162,6 +162,15 @@ def test_marians_two_vocabularies_by_default() -> None:
     assert apart.vocab_size == 93 and apart.source_vocab_size == 58101  # not written where it is the class's own
 
 
+def test_modernbert_decoders_window(reference: ModuleType) -> None:
+    for said in ({"local_attention": 12}, {"local_attention": 12, "sliding_window": 4}, {"sliding_window": 4}):
+        config = reference.ModernBertDecoderConfig(num_hidden_layers=4).to_dict()
+        config = {"num_hidden_layers": 4, "model_type": config["model_type"], **said}
+        layers = read(config).tower("decoder").layers
+        assert layers[1].window == reference.ModernBertDecoderConfig.from_dict(config).sliding_window
+        assert read(family_for(config).config(read(config))) == read(config)
+
+
 def test_windows() -> None:
     qwen = {"model_type": "qwen2", "num_hidden_layers": 4, "sliding_window": 7, "max_window_layers": 2}
     assert read(qwen).layer_types == ()
