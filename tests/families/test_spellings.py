@@ -162,6 +162,12 @@ def test_marians_two_vocabularies_by_default() -> None:
     assert apart.vocab_size == 93 and apart.source_vocab_size == 58101  # not written where it is the class's own
 
 
+def test_cohere2s_head_width(reference: ModuleType) -> None:
+    for said in ({}, {"head_dim": 12}):
+        config = {"model_type": "cohere2", "hidden_size": 48, "num_attention_heads": 6, **said}
+        assert read(config).d_head == reference.Cohere2Config.from_dict(config).head_dim
+
+
 def test_modernbert_decoders_window(reference: ModuleType) -> None:
     for said in ({"local_attention": 12}, {"local_attention": 12, "sliding_window": 4}, {"sliding_window": 4}):
         config = reference.ModernBertDecoderConfig(num_hidden_layers=4).to_dict()

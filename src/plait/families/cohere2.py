@@ -2,7 +2,7 @@
 
 from plait.families.cohere import COHERE
 from plait.families.rope import rotary
-from plait.families.settings import insisting
+from plait.families.settings import insisting, key
 from plait.families.windows import listed_windows
 
 COHERE2 = COHERE.relative(
@@ -10,7 +10,7 @@ COHERE2 = COHERE.relative(
     classes=("Cohere2ForCausalLM", "Cohere2Model"),
     settings={
         **rotary(8192, interleaved=True),
-        "d_head": None,
+        "d_head": key("head_dim", None),
         "parallel": insisting("shared", use_parallel_block=True),
         "gated": insisting(True, use_gated_activation=True),
         "qk_norm": insisting(None, use_qk_norm=False),
@@ -28,7 +28,5 @@ COHERE2 = COHERE.relative(
     },
     weights={"decoder.layers.{i}.attention.{query_norm,key_norm}": None},
     # Of its published configs; the class does not look there
-    ignored=frozenset(
-        "head_dim _sliding_window_pattern layer_switch use_embedding_sharing use_parallel_embedding".split()
-    ),
+    ignored=frozenset("_sliding_window_pattern layer_switch use_embedding_sharing use_parallel_embedding".split()),
 )
