@@ -66,6 +66,14 @@ def test_which_layers_have_experts() -> None:
     assert sparse("qwen3_moe", 4, decoder_sparse_step=2, mlp_only_layers=[3]) == [False, True, False, False]
     assert sparse("glm4_moe", 3) == [False, True, True] and sparse("dots1", 3) == [True] * 3
     assert sparse("dots1", 3, first_k_dense_replace=2) == [False, False, True]
+    assert sparse("exaone_moe", 3) == sparse("exaone_moe", 3, is_moe_layer=[0, 1, 1]) == [False, True, True]
+    listed = {"mlp_layer_types": ["sparse", "dense", "sparse"], "first_k_dense_replace": 3}
+    assert sparse("exaone_moe", 3, **listed) == [True, False, True] and sparse("solar_open", 2) == [True] * 2
+    for wrong in ({"mlp_layer_types": ["sparse"]}, {"mlp_layer_types": ["thin"] * 3}, {"is_moe_layer": [1, 1, 1]}):
+        with pytest.raises(FamilyError, match=next(iter(wrong))):
+            sparse("exaone_moe", 3, **wrong)
+    with pytest.raises(FamilyError, match="first_k_dense_replace: 1"):
+        sparse("solar_open", 3, first_k_dense_replace=1)
     assert sparse("ernie4_5_moe", 4) == [False, True, True, True]
     every_third = {"moe_layer_start_index": 1, "moe_layer_end_index": 6, "moe_layer_interval": 3}
     assert sparse("ernie4_5_moe", 9, **every_third) == [i in (2, 5) for i in range(9)]
@@ -73,14 +81,14 @@ def test_which_layers_have_experts() -> None:
     assert sparse("qwen2_moe", 3, num_experts=0) == [False] * 3  # then it has none at all
 
 
-@pytest.mark.parametrize("kind", ["glm4_moe", "dots1", "ernie4_5_moe", "qwen2_moe", "qwen3_moe"])
+@pytest.mark.parametrize("kind", ["glm4_moe", "dots1", "exaone_moe", "ernie4_5_moe", "qwen2_moe", "qwen3_moe"])
 def test_layers_without_experts_are_written_or_refused(kind: str) -> None:
     family = family_for({"model_type": kind})
     architecture = family.architecture(few_layers(kind, 5))
     for dense in ((), (0,), (0, 1), (2,), (0, 2, 4), (0, 1, 3)):
         ours = architecture.replace(layer_types=tuple(LayerType(sparse=i not in dense) for i in range(5)))
         leading = dense == tuple(range(len(dense)))
-        if kind.startswith("qwen") or leading or (kind == "ernie4_5_moe" and dense == (0, 2, 4)):
+        if kind.startswith(("qwen", "exaone")) or leading or (kind == "ernie4_5_moe" and dense == (0, 2, 4)):
             layers = family.architecture(family.config(ours)).tower("decoder").layers
             assert [i for i, layer in enumerate(layers) if not layer.sparse] == list(dense)
         else:
@@ -139,7 +147,7 @@ def further(stored: dict[str, Tensor], start: str, names: list[str]) -> dict[str
     return stored | {start + name: torch.ones(3) for name in names}
 
 
-@pytest.mark.parametrize("recipe", ["glm4_moe", "ernie4_5_moe"])
+@pytest.mark.parametrize("recipe", ["glm4_moe", "ernie4_5_moe", "exaone_moe"])
 def test_layers_that_predict_further_tokens_are_kept_aside(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
     _, config, stored = checkpoint(reference, recipe, tmp_path / "before")
     own = ["input_layernorm.weight", "mlp.gate.weight", "mlp.experts.0.up_proj.weight", "self_attn.q_proj.bias"]
@@ -149,6 +157,8 @@ def test_layers_that_predict_further_tokens_are_kept_aside(recipe: str, referenc
             opened(config, further(stored, "model.layers.3.", own))
         with pytest.raises(FamilyError, match="no place for"):
             opened(config, whole | {"model.layers.30.eh_proj.weight": torch.ones(3)})
+    elif recipe == "exaone_moe":
+        whole = further(stored, "mtp.layers.0.", own) | {"mtp.fc.weight": torch.ones(3)}
     else:
         whole = further(stored, "model.mtp_block.0.", own) | {"model.mtp_linear_proj.0.weight": torch.ones(3)}
     assert set(opened(config, whole)[2].layout.leftovers) == whole.keys() - stored.keys()

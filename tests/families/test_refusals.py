@@ -19,7 +19,7 @@ def refuse(match: str, **config: Any) -> None:
 
 PARTS = [
     ("experts", {"model_type": "llama", "num_local_experts": 8}),
-    ("experts", {"model_type": "solar_open", "n_routed_experts": 8}),
+    ("experts", {"model_type": "lexis_moe", "n_routed_experts": 8}),
     ("multi-head latent attention", {"model_type": "deepseek_v3", "n_routed_experts": 8, "kv_lora_rank": 512}),
     ("multi-head latent attention", {"model_type": "hunyuan_v1_moe", "use_mla": True}),
     ("sparsemixer", {"model_type": "phimoe", "num_local_experts": 16}),

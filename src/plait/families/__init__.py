@@ -23,6 +23,7 @@ from plait.families.errors import FamilyError
 from plait.families.eurobert import EUROBERT
 from plait.families.exaone import EXAONE
 from plait.families.exaone4 import EXAONE4
+from plait.families.exaone_moe import EXAONE_MOE
 from plait.families.fairseq import BIOGPT, XGLM
 from plait.families.falcon import FALCON
 from plait.families.family import Family
@@ -77,11 +78,13 @@ from plait.families.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from plait.families.roberta_prelayernorm import ROBERTA_PRELAYERNORM, XLM_ROBERTA_XL
 from plait.families.seed_oss import SEED_OSS
 from plait.families.smollm3 import SMOLLM3
+from plait.families.solar_open import SOLAR_OPEN
 from plait.families.stablelm import STABLELM
 from plait.families.starcoder2 import STARCODER2
 from plait.families.t5 import T5
 from plait.families.t5_encoders import MT5_ENCODER, T5_ENCODER, UMT5_ENCODER
 from plait.families.t5gemma import T5GEMMA
+from plait.families.vaultgemma import VAULTGEMMA
 from plait.families.wrapped import Wrapped, wrapped
 from plait.families.wrappers import WRAPPERS
 from plait.words import nearest
@@ -94,6 +97,7 @@ FAMILIES: tuple[Family, ...] = (
     GEMMA,
     GEMMA2,
     GEMMA3,
+    VAULTGEMMA,
     GPT2,
     GPT_NEOX,
     OPENAI_GPT,
@@ -177,6 +181,8 @@ FAMILIES: tuple[Family, ...] = (
     GPT_OSS,
     GLM4_MOE,
     DOTS1,
+    SOLAR_OPEN,
+    EXAONE_MOE,
     ERNIE4_5_MOE,
     HUNYUAN_MOE,
     MINIMAX_M2,

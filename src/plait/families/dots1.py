@@ -29,6 +29,7 @@ DOTS1 = QWEN3.relative(
             grouped(
                 n_experts=key("n_routed_experts", None),
                 per_token=key("num_experts_per_tok", None),
+                width=WIDTH,
                 renormalize=key("norm_topk_prob", False),
                 d_shared=times("n_shared_experts", WIDTH),
             ),

@@ -158,14 +158,34 @@ def within(default_first: int) -> Setting:
     return some_dense((start, end, interval), has_experts, spell)
 
 
-def grouped(**others: Any) -> Setting:
-    """The router of DeepSeek-V3, as GLM-4.5 and dots.llm1 have it."""
-    width = key("moe_intermediate_size", 1408)
+def listed(default_first: int, windows: Setting | None = None) -> Setting:
+    """Experts in the layers that a list calls sparse; without it, in all but the first so many (EXAONE)."""
+    name, first, shown = "mlp_layer_types", "first_k_dense_replace", "is_moe_layer"
+
+    def has_experts(layer: int, config: Config, n_layers: int) -> bool:
+        kinds, count = config.get(name), config.get(first)
+        dense = default_first if count is None else count
+        kinds = ["dense" if i < dense else "sparse" for i in range(n_layers)] if kinds is None else kinds
+        if len(kinds) != n_layers or not {*kinds} <= {"dense", "sparse"}:
+            raise FamilyError(f"{name}: {kinds} is not one of 'dense' and 'sparse' for each of {n_layers} layers.")
+        told = config.get(shown)  # of the code it was published with
+        if told is not None and [*map(bool, told)] != [kind == "sparse" for kind in kinds]:
+            raise FamilyError(f"{shown}: {told} is not what {name} and {first} say, {kinds}; leave it out.")
+        return kinds[layer] == "sparse"
+
+    def spell(sparse: list[bool]) -> dict[str, Any]:
+        return {name: ["sparse" if is_sparse else "dense" for is_sparse in sparse]}
+
+    return some_dense((name, first, shown), has_experts, spell, windows)
+
+
+def grouped(width: Setting, routed_scale: Setting | None = None, **others: Any) -> Setting:
+    """The router of DeepSeek-V3, as GLM-4.5 and its like have it; ``width`` is an expert's."""
     return mixture(
         d_expert=width,
         router="sigmoid",
         selection_bias=True,
-        routed_scale=key("routed_scaling_factor", 1.0),
+        routed_scale=routed_scale or key("routed_scaling_factor", 1.0),
         groups=key("n_group", 1),
         top_groups=key("topk_group", 1),
         **others,

@@ -31,6 +31,7 @@ GLM4_MOE = LLAMA.relative(
         "experts": grouped(
             n_experts=key("n_routed_experts", 128),
             per_token=key("num_experts_per_tok", 8),
+            width=WIDTH,
             renormalize=key("norm_topk_prob", True),
             d_shared=times("n_shared_experts", WIDTH, 1),
         ),

@@ -49,6 +49,20 @@ RECIPES: dict[str, Recipe] = {
         | longrope(3, partial_rotary_factor=0.75),
         (13, 29),
     ),
+    "vaultgemma": Recipe(
+        "VaultGemmaConfig",
+        "VaultGemmaForCausalLM",
+        SMALL
+        | {"sliding_window": 4, "query_pre_attn_scalar": 7, "attn_logit_softcapping": 2.0}
+        | {"final_logit_softcapping": 1.5, "attention_bias": True},
+    ),
+    "vaultgemma-listed": Recipe(
+        "VaultGemmaConfig",
+        "VaultGemmaForCausalLM",
+        SMALL
+        | {"sliding_window": 5, "layer_types": [FULL, SLIDING, SLIDING], "hidden_activation": "gelu"}
+        | {"attn_logit_softcapping": None, "final_logit_softcapping": None},
+    ),
     "ministral": Recipe("MinistralConfig", "MinistralForCausalLM", SMALL | {"sliding_window": 5, **rope()}),
     "ministral-listed": Recipe(
         "MinistralConfig",

@@ -20,6 +20,13 @@ YARN = {
     "original_max_position_embeddings": 24,
 }
 DENSE_FIRST = GROUPED | {"first_k_dense_replace": 1, "routed_scaling_factor": 1.7}
+SOLAR = without(SMALL, "intermediate_size") | GROUPED | {"routed_scaling_factor": 1.7}
+EXAONE = (
+    SMALL
+    | OWN_WIDTH
+    | {"num_experts": 8, "num_shared_experts": 2, "n_group": 4, "topk_group": 2, "sliding_window": 4}
+    | {"sliding_window_pattern": 2, "routed_scaling_factor": 1.7}
+)
 GLM = SMALL | {"head_dim": 12} | DENSE_FIRST
 
 
@@ -80,6 +87,18 @@ RECIPES: dict[str, Recipe] = {
         SMALL
         | GROUPED
         | {"sliding_window": 5, "max_window_layers": 1, "attention_bias": True, "first_k_dense_replace": 2},
+    ),
+    "solar_open": moe("SolarOpen", without(SOLAR, "n_group", "topk_group") | {"attention_bias": True}),
+    "solar_open-groups": moe(
+        "SolarOpen", SOLAR | {"norm_topk_prob": False, "tie_word_embeddings": True, "rope_parameters": YARN}, 50
+    ),
+    "exaone_moe": moe("ExaoneMoe", EXAONE),
+    "exaone_moe-listed": moe(
+        "ExaoneMoe",
+        EXAONE
+        | {"mlp_layer_types": ["sparse", "dense", "sparse"], "layer_types": [SLIDING, FULL, SLIDING]}
+        | {"norm_topk_prob": False, "num_shared_experts": 1, "tie_word_embeddings": True, "rope_parameters": YARN},
+        50,
     ),
     "ernie4_5_moe": moe("Ernie4_5_Moe", SMALL | {"moe_num_experts": 7, "moe_k": 3, "moe_intermediate_size": 20}),
     "ernie4_5_moe-interval": moe(
