@@ -27,6 +27,11 @@ LENGTH = {"original_max_length": 8}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"norm": "layernrm"}, r"norm: 'layernrm' is not one of .* \(did you mean 'layernorm'\?\)"),
     ({"d_ff": 0}, "d_ff: 0 does not fit; give at least 1"),
+    (
+        {"attention_scale": 0.0},
+        r"attention_scale: 0.0 does not fit; give a positive number, or none for d_head \*\* -0.5",
+    ),
+    ({"attention_scale": -1.0}, "attention_scale: -1.0 does not fit"),
     ({"gated": 1}, "gated: 1 is not true or false"),
     ({"vocab_size": 3.5}, "vocab_size: 3.5 is not a whole number"),
     ({"norm_eps": float("nan")}, "norm_eps: nan is not a number"),

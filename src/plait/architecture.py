@@ -173,6 +173,9 @@ class Architecture:
         check_types(self, "")
         for name in ("vocab_size", "d_model", "n_heads", "d_ff"):
             self._require(name, getattr(self, name) >= 1, "give at least 1")
+        self._require(
+            "d_head", self.d_head is None or self.d_head >= 1, "give at least 1, or none for d_model / n_heads"
+        )
         if self.n_encoder_layers < 0 or self.n_decoder_layers < 0 or self.n_encoder_layers + self.n_decoder_layers == 0:
             raise ArchitectureError(
                 f"n_encoder_layers, n_decoder_layers: {self.n_encoder_layers} and {self.n_decoder_layers} leave no "
@@ -204,10 +207,11 @@ class Architecture:
 
     def _check_together(self) -> None:
         """Refuse combinations that mean nothing."""
-        for name in ("d_head", "d_embedding", "n_kv_heads"):
+        for name in ("d_embedding", "n_kv_heads"):
             self._require(name, getattr(self, name) >= 1, "give at least 1")
         self._require("max_length", self.max_length is None or self.max_length >= 1, "give at least 1, or none")
         self._require("norm_eps", self.norm_eps >= 0, "give a number from 0")
+        self._require("attention_scale", self.attention_scale > 0, "give a positive number, or none for d_head ** -0.5")
         self._require("token_types", self.token_types >= 0, "give a number from 0")
         self._require(
             "token_types", not self.token_types or self.n_encoder_layers > 0, "only an encoder reads token types"

@@ -119,6 +119,27 @@ def test_old_configs_hold_the_rules_themselves_unless_there_is_a_generation_conf
     assert (rules(config, {}).beams, rules(config, {}).max_length) == (1, None)
 
 
+def test_a_generation_config_alone_says_what_is_forced() -> None:
+    """As the reference library has it: what config.json says, or its class, counts where there is no such file."""
+    config = {"model_type": "bart", "forced_bos_token_id": 7, "forced_eos_token_id": 8, "bad_words_ids": [[5]]}
+    config |= {"no_repeat_ngram_size": 3, "min_length": 4, "length_penalty": 2.0, "early_stopping": True}
+    alone = rules(config)
+    assert (alone.forced_first, alone.forced_last, alone.banned, alone.no_repeat_ngram) == (7, 8, ((5,),), 3)
+    assert (alone.min_length, alone.length_penalty, alone.early_stopping) == (4, 2.0, True)
+    for generation in ({}, dict.fromkeys(config)):
+        plain = rules({"model_type": "bart"}, generation)
+        assert rules(config, generation) == plain and (plain.forced_first, plain.forced_last) == (None, None)
+        assert (plain.start, plain.bos, plain.pad, plain.end) == (2, 0, 1, (2,))
+    assert rules(config, {"forced_eos_token_id": 3}).forced_last == 3
+
+
+def test_barts_oldest_word_for_a_forced_first_token() -> None:
+    config = {"model_type": "bart", "force_bos_token_to_be_generated": True, "forced_bos_token_id": 9}
+    assert rules(config).forced_first == 0
+    assert rules(config, {}).forced_first is None
+    assert rules({**config, "force_bos_token_to_be_generated": False}).forced_first == 9
+
+
 def test_nulls_and_minus_one_are_no_rules() -> None:
     keys = ["temperature", "top_k", "num_beams", "do_sample", "max_length", "eos_token_id", "bad_words_ids"]
     assert rules({"model_type": "qwen2", "pad_token_id": -1}, dict.fromkeys(keys)) == DecodeRules()

@@ -69,8 +69,9 @@ PUBLISHED: dict[str, tuple[dict[str, Any], Experts, int]] = {
                 routed_scale=2.5, d_shared=2816), 1,
     ),
     "solar-open-100b": (
-        {"model_type": "solar_open", "architectures": ["SolarOpenForCausalLM"], "attention_bias": False, "head_dim": 128,
-         "hidden_size": 4096, "intermediate_size": 10240, "moe_intermediate_size": 1280, "first_k_dense_replace": 0,
+        {"model_type": "solar_open", "architectures": ["SolarOpenForCausalLM"], "attention_bias": False,
+         "head_dim": 128, "hidden_size": 4096, "intermediate_size": 10240, "moe_intermediate_size": 1280,
+         "first_k_dense_replace": 0,
          "max_position_embeddings": 131072, "n_group": 1, "n_routed_experts": 128, "n_shared_experts": 1,
          "norm_topk_prob": True, "num_attention_heads": 64, "num_experts_per_tok": 8, "num_hidden_layers": 48,
          "num_key_value_heads": 8, "partial_rotary_factor": 1.0, "rms_norm_eps": 1e-5, "rope_theta": 1000000,

@@ -88,9 +88,28 @@ def test_the_format_of_quantised_weights_is_named() -> None:
 
 
 def test_unknown_families_suggest_the_nearest() -> None:
-    refuse("no family 'lama'; did you mean 'llama'", model_type="lama")
-    refuse("no family 'zzz'; it reads llama", model_type="zzz")
-    refuse("model_type: the config does not say it", hidden_size=3)
+    n = len({kind for family in FAMILIES for kind in family.model_types})
+    where = f"{n}, which docs/families.md lists"
+    refuse(f"no family 'lama'; it reads {where}; did you mean 'llama'", model_type="lama")
+    refuse(f"no family 'zzz'; it reads {where}", model_type="zzz")
+    refuse(f"model_type: the config does not say it; plait reads {where}", hidden_size=3)
+
+
+@pytest.mark.parametrize("kind", ["udop", "canary", "pop2piano"])
+def test_an_unknown_family_with_two_towers_is_unknown(kind: str) -> None:
+    refuse(f"plait has no family '{kind}'", model_type=kind, is_encoder_decoder=True, normalize_before=True)
+
+
+@pytest.mark.parametrize("kind", ["gpt_neox", "falcon", "stablelm", "persimmon", "modernbert", "gte", "bert"])
+def test_a_width_of_heads_that_no_rule_reads(kind: str) -> None:
+    """The reference turns so many dimensions of heads that are not so wide."""
+    config = {"model_type": kind, "hidden_size": 48, "num_attention_heads": 6}
+    config |= {"num_key_value_heads": 6} if kind == "stablelm" else {}
+    refuse("head_dim: 12 is not the width of .* heads, which is d_model / n_heads, 8", **config, head_dim=12)
+    for fitting in (8, None):
+        family = family_for(config)
+        assert family.architecture(config | {"head_dim": fitting}) == family.architecture(config)
+        assert not family.unread(config | {"head_dim": fitting})
 
 
 def test_sv10_code_of_a_checkpoint_never_runs(tmp_path: Path) -> None:
@@ -137,6 +156,37 @@ def test_neutral_knobs_are_fine() -> None:
 def test_unread_settings_are_told() -> None:
     config = {"model_type": "llama", "frobnicate": 3, "bos_token_id": 1, "rope_theta": 1e4, "attention_dropout": 0.1}
     assert family_for(config).unread(config) == ("frobnicate",)
+
+
+MALFORMED = [
+    (
+        "layer_types: .* max_window_layers None",
+        {"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": None},
+    ),
+    ("layer_types: .* sliding_window_pattern None", {"model_type": "gemma3_text", "sliding_window_pattern": None}),
+    (
+        "layer_types: .* global_attn_every_n_layers None",
+        {"model_type": "modernbert", "global_attn_every_n_layers": None},
+    ),
+    ("layer_types: .* layer_types 5", {"model_type": "gemma2", "layer_types": 5}),
+    ("layer_types: .* num_hidden_layers '3'", {"model_type": "gemma2", "num_hidden_layers": "3"}),
+    ("rope: .* num_attention_heads 0", {"model_type": "llama", "num_attention_heads": 0, "partial_rotary_factor": 0.5}),
+    ("n_heads: 0", {"model_type": "bert", "num_attention_heads": 0}),
+    ("d_head: 0", {"model_type": "llama", "head_dim": 0}),
+    ("attention_scale: .* query_pre_attn_scalar 0", {"model_type": "gemma2", "query_pre_attn_scalar": 0}),
+    ("attention_scale: 0.0 .* give a positive number", {"model_type": "granite", "attention_multiplier": 0.0}),
+    ("logit_scale: .* logits_scaling 0", {"model_type": "granite", "logits_scaling": 0}),
+    ("rope: .* rope_theta 'x'", {"model_type": "llama", "rope_theta": "x"}),
+    ("activation: .* hidden_act ", {"model_type": "llama", "hidden_act": ["silu"]}),
+    ("architectures: 5 is no list of names", {"model_type": "llama", "architectures": 5}),
+    ("architectures: .* is no list of names", {"model_type": "llama", "architectures": [None]}),
+    ("model_type: .* is no name of a family", {"model_type": ["llama"]}),
+]
+
+
+@pytest.mark.parametrize(("words", "config"), MALFORMED)
+def test_values_of_the_wrong_kind_are_named(words: str, config: dict[str, Any]) -> None:
+    refuse(words, **config)
 
 
 def test_a_config_that_describes_nothing() -> None:

@@ -135,6 +135,7 @@ def test_t5_scale_and_gate() -> None:
     assert read(t5).logit_scale == 64**-0.5 == read(t5 | {"tie_word_embeddings": True}).logit_scale
     assert read(t5 | {"tie_word_embeddings": False}).logit_scale == 1.0
     assert read(t5 | {"tie_word_embeddings": True, "scale_decoder_outputs": False}).logit_scale == 1.0
+    assert read(t5 | {"scale_decoder_outputs": None}).logit_scale == 1.0  # null is no, as for the class
     gates = {
         "relu": ("relu", False),
         "gated-gelu": ("gelu_tanh", True),

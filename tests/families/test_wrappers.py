@@ -177,6 +177,23 @@ def test_what_is_refused(part: str) -> None:
         family_for(REFUSED[part]).architecture(REFUSED[part])
 
 
+@pytest.mark.parametrize(
+    ("config", "told", "untold"),
+    [
+        ({"model_type": "llava", "text_config": {"model_type": "gemma2"}}, "not capped", "not scaled"),
+        ({"model_type": "llava", "text_config": {"model_type": "cohere"}}, "not scaled", "not capped"),
+        ({"model_type": "gemma3"}, "read as its text model", "not capped"),  # it has no cap unless it is said
+        ({"model_type": "gemma3", "text_config": {"final_logit_softcapping": 9.0}}, "not capped", "not scaled"),
+        ({"model_type": "paligemma", "text_config": {"model_type": "gemma2"}}, "both directions", "not capped"),
+    ],
+)
+def test_what_the_class_around_leaves_out_is_said(config: dict[str, Any], told: str, untold: str) -> None:
+    family = family_for(config)
+    said = family.said(config, 3)
+    assert told in said and untold not in said
+    assert (family.architecture(config).logit_softcap is None) == (config["model_type"] != "paligemma")
+
+
 def test_a_wrapper_needs_something_to_wrap() -> None:
     family = family_for({"model_type": "llava"})
     with pytest.raises(FamilyError, match="llava wraps a text model, and there is nothing to wrap: write llama"):

@@ -87,7 +87,7 @@ def load(
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
     if isinstance(found.family, Wrapped):
-        notice(f"{path}: {found.family.said(len(binding.layout.leftovers))}")
+        notice(f"{path}: {found.family.said(found.config, len(binding.layout.leftovers))}")
     routers = [name for name in parameters(architecture) if ROUTER in name]
     rule = _type_rule(weights, wanted, place, path, apart={binding.stored(name) for name in routers})
     model, types = build(architecture, binding, weights, rule, torch.device("meta") if lazy else place, path)

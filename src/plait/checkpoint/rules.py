@@ -100,7 +100,7 @@ _UNHEEDED: dict[str, Any] = {
     "stop_strings": [],
     "top_h": 1.0,
 }
-_IDS = ("start", "bos", "pad", "forced_first", "forced_last")
+_IDS = ("start", "bos", "pad")
 
 
 def read_rules(
@@ -116,19 +116,21 @@ def read_rules(
     ``ids``: what the class that wrote the folder assumes; ``starts_with_pad``: whether its decoder begins so.
 
     Ids: the generation config's, else config.json's, else the class's. End ids: the union of all that is written. Other
-    rules: the generation config's alone where there is one, as in the reference library; a notice names those that are
-    not followed. ``CheckpointError`` where a value is no id or number.
+    rules, forced ids among them: the generation config's alone where there is one, as in the reference library; a
+    notice names those that are not followed. ``CheckpointError`` where a value is no id or number.
     """
     own = {**_present(config.get("text_config") or {}), **_present(config)}
     given = _present(generation or {})
     assumed = {key: value for key, value in ids.items() if key not in config}
     said = {**assumed, **own, **given}
-    other = own if generation is None else given
+    other = {**assumed, **own} if generation is None else given
     found: dict[str, Any] = {}
     for field, (key, expected) in _KEYS.items():
         value = _checked(key, (said if field in _IDS else other).get(key), expected)
         if value is not None:
             found[field] = value
+    if other.get("force_bos_token_to_be_generated") and generation is None and "bos" in found:
+        found["forced_first"] = found["bos"]  # BART's oldest word for it
     if "start" not in found and starts_with_pad and "pad" in found:
         found["start"] = found["pad"]
     if unheeded := [key for key, off in _UNHEEDED.items() if other.get(key, off) != off]:

@@ -40,6 +40,7 @@ from plait.families.gptj import GPTJ
 from plait.families.granite import GRANITE, HYPERCLOVAX
 from plait.families.granite_moe import GRANITEMOE
 from plait.families.gte import GTE
+from plait.families.heads import class_names
 from plait.families.helium import HELIUM
 from plait.families.hunyuan import HUNYUAN_DENSE
 from plait.families.hunyuan_moe import HUNYUAN_MOE
@@ -189,23 +190,28 @@ FAMILIES: tuple[Family, ...] = (
 )
 
 
+LIST = "which docs/families.md lists"
+
+
 def family_for(config: Mapping[str, Any]) -> Family | Wrapped:
     """The family of a config, by its ``model_type``; ``FamilyError`` says what is missing, or the nearest name."""
-    kind, named = config.get("model_type"), set(config.get("architectures") or ())
+    kind, named = config.get("model_type"), {*class_names(config)}
+    if not isinstance(kind, str | None):
+        raise FamilyError(f"model_type: {kind!r} is no name of a family.")
     if fitting := [family for family in FAMILIES if kind in family.model_types]:
         return next((family for family in fitting if named & {*family.classes}), fitting[0])
     if kind in WRAPPERS:
         return wrapped(kind, WRAPPERS[kind], config, family_for)
     known = dict.fromkeys(name for family in FAMILIES for name in family.model_types)
     if kind is None:
-        raise FamilyError(f"model_type: the config does not say it; plait reads {', '.join(known)}.")
+        raise FamilyError(f"model_type: the config does not say it; plait reads {len(known)}, {LIST}.")
     if part := missing_part(config):
         raise FamilyError(f"model_type: {kind!r} asks for {part}, which plait does not have.")
     if config.get("auto_map"):
         raise FamilyError(f"model_type: {kind!r} brings code of its own (auto_map), which plait never runs.")
     near = nearest(kind, known)
-    hint = f"did you mean {near!r}?" if near else f"it reads {', '.join(known)}."
-    raise FamilyError(f"model_type: plait has no family {kind!r}; {hint}")
+    hint = f"; did you mean {near!r}?" if near else "."
+    raise FamilyError(f"model_type: plait has no family {kind!r}; it reads {len(known)}, {LIST}{hint}")
 
 
 __all__ = ["FAMILIES", "WRAPPERS", "Binding", "Family", "FamilyError", "Layout", "Wrapped", "family_for"]

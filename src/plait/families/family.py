@@ -180,6 +180,12 @@ class Family:
             architecture = Architecture(**Reading(config, rules, spelling, equal))
         except ArchitectureError as error:
             raise FamilyError(f"this {self.name} config describes no Transformer: {error}") from error
+        width = config.get("head_dim")  # where no rule reads it, the class may turn so many dimensions of other heads
+        if width and not {"head_dim"} & (self.keys | self.ignored) and width != architecture.d_head:
+            raise FamilyError(
+                f"head_dim: {width} is not the width of {self.name}'s heads, which is d_model / n_heads, "
+                f"{architecture.d_head}; leave it out."
+            )
         if spelling and equal:
             self._compare_repeated(architecture, spelling, equal)
         return architecture

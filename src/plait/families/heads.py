@@ -102,15 +102,23 @@ def named(head: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     return {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
 
 
+def class_names(config: Mapping[str, Any]) -> list[str]:
+    """The classes that a config names; ``FamilyError`` where they are no names."""
+    told: Any = config.get("architectures") or []
+    if not isinstance(told, list) or not all(isinstance(name, str) for name in told):
+        raise FamilyError(f"architectures: {told!r} is no list of names of classes.")
+    return told
+
+
 def head_of_class(config: Mapping[str, Any], heads: Mapping[str, ClassHead]) -> str | None:
     """Which of the ``heads``, by the end of a class's name, the class named in a config has."""
-    first = next(iter(config.get("architectures") or ()), "")
+    first = next(iter(class_names(config)), "")
     return next((ending for ending in heads if first.endswith(ending)), None)
 
 
 def head_by_class(config: Mapping[str, Any], encodes: bool, classes: Sequence[str]) -> bool | None:
     """Whether the class named in a config has a vocabulary head; ``None`` where no class is named."""
-    for name in config.get("architectures") or ():
+    for name in class_names(config):
         if re.fullmatch(WITH_HEAD[encodes], name):
             return True
         if re.fullmatch(BARE, name) or name in classes[1:]:

@@ -150,7 +150,11 @@ INERT = frozenset(
 )
 
 
-KNOWN = INERT | PARTS.keys() | FOREIGN.keys()
+KNOWN = INERT | PARTS.keys() | FOREIGN.keys() | {"head_dim"}
+# Parts that some family here has: a family that is not known asks for nothing that plait lacks by them
+COMMON = frozenset(
+    "is_encoder_decoder normalize_before add_final_layer_norm attention_sinks swiglu_limit rope_interleaved".split()
+)
 
 
 def refuse(family: str, config: Mapping[str, Any], known: set[str]) -> None:
@@ -171,6 +175,6 @@ def missing_part(config: Mapping[str, Any]) -> str | None:
     if config.get("model_type") in TYPES:
         return TYPES[config["model_type"]]
     for name, (part, neutral) in PARTS.items():
-        if name in config and config[name] not in neutral:
+        if name not in COMMON and name in config and config[name] not in neutral:
             return f"{part} ({name})"
     return None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plait.architecture import ArchitectureError
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Spelling
 from plait.families.operations import SAME, Conversion, Fields
@@ -26,12 +27,28 @@ class Reading(Mapping[str, Any]):
     ) -> None:
         self.config, self.rules, self.spelling, self.equal = config, rules, spelling, equal
         self._found: dict[str, Any] = {}
+        self._asked: list[str] = []  # the fields, in the order in which they were answered
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._found:
-            rule = self.rules[name]
-            self._found[name] = rule.load(self) if isinstance(rule, Setting) else rule
+            rule, before = self.rules[name], len(self._asked)
+            try:
+                self._found[name] = rule.load(self) if isinstance(rule, Setting) else rule
+            except (FamilyError, ArchitectureError):
+                raise
+            except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+                raise self._malformed(name, self._asked[before:]) from error
+        self._asked.append(name)
         return self._found[name]
+
+    def _malformed(self, name: str, asked: list[str]) -> FamilyError:
+        """What to say where the settings behind a field, or those it ``asked`` for, are not what its rule expects."""
+        rules = (self.rules[field] for field in dict.fromkeys([name, *asked]))
+        keys = dict.fromkeys(key for rule in rules if isinstance(rule, Setting) for key in rule.keys)
+        told = ", ".join(f"{key} {self.config[key]!r}" for key in keys if key in self.config) or ", ".join(keys)
+        return FamilyError(
+            f"{name}: it cannot be worked out from {told}; give values of the kind that the class takes."
+        )
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.rules)

@@ -10,9 +10,9 @@ from plait.families.t5_ffn import feed_forward, ffn
 
 
 def _scale(reading: Reading) -> float:
-    """Version 5 writes scale_decoder_outputs; before, tie_word_embeddings = false meant no scale."""
-    said = reading.config.get("scale_decoder_outputs")
-    scaled = reading.config.get("tie_word_embeddings") is not False if said is None else said
+    """Version 5 writes scale_decoder_outputs, null for no; before, tie_word_embeddings = false meant no scale."""
+    by_tie = reading.config.get("tie_word_embeddings") is not False
+    scaled = reading.config.get("scale_decoder_outputs", by_tie)
     return reading["d_model"] ** -0.5 if scaled else 1.0
 
 

@@ -15,8 +15,9 @@ from plait.architecture import Architecture
 from plait.families.binding import Binding
 from plait.families.errors import FamilyError
 from plait.families.family import Family
-from plait.families.heads import NESTED, TIE_KEY
+from plait.families.heads import NESTED, TIE_KEY, class_names
 from plait.families.layout import Equal, Layout
+from plait.families.settings import Reading
 from plait.families.wrappers import MROPE, Wrapper
 
 if TYPE_CHECKING:
@@ -50,11 +51,17 @@ class Wrapped:
         """As the text model."""
         return self.family.tokenizer
 
-    def said(self, kept: int) -> str:
+    def said(self, config: Mapping[str, Any], kept: int) -> str:
         """What a reader of such a file may want to know; ``kept``: how many tensors are not the text model's."""
         remarks = [self.wrapper.remark] if self.wrapper.remark else []
-        if {"logit_scale", "logits_scaling"} & self.family.keys & self.wrapper.fixed.keys():
+        left = self.family.keys & self.wrapper.fixed.keys()
+        if {"logit_scale", "logits_scaling"} & left:
             remarks.append("its logits are not scaled, as the class around it leaves them")
+        if (
+            "final_logit_softcapping" in left
+            and Reading(config.get(NESTED) or config, self.family.settings)["logit_softcap"]
+        ):
+            remarks.append("its logits are not capped, as the class around it leaves them")
         told = f"{self.name} is read as its text model, {self.family.name}; {kept} other tensors are kept aside"
         return "; ".join([f"{told} and written back", *remarks]) + "."
 
@@ -120,7 +127,7 @@ class Wrapped:
     def _classes(self, config: Mapping[str, Any]) -> list[str]:
         """The text model's class: with a head where the wrapper's has one."""
         classes: list[str] = []
-        for name in config.get("architectures") or ():
+        for name in class_names(config):
             if not name.endswith(("ForConditionalGeneration", "ForCausalLM", "Model")):
                 raise FamilyError(f"architectures: plait has no head for {name}; it has those of the text model's.")
             classes.append(self.family.classes[1 if name.endswith("Model") else 0])
