@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import plait
+from plait.architecture import Sinusoid
 from plait.families import FamilyError, family_for
+from plait.model.position import sinusoids
 from tests.families.making import answer, build, opened, read, write
+from tests.families.recipes import RECIPES
 from tests.models import far
 
 TOKENS = torch.tensor([[4, 9, 31, 7, 22, 50, 13, 8, 44, 5]])
@@ -58,6 +62,71 @@ LEFTOVERS = {
 }
 
 
+def fixed(rows: int, width: int) -> Tensor:
+    """Marian's table."""
+    return sinusoids(torch.arange(rows), width, Sinusoid(layout="halves"))
+
+
+TABLES = {  # a stored table of positions of each family whose class looks at it, in the float32 angles of its own code
+    "marian": "model.decoder.embed_positions.weight",
+    "pegasus": "model.encoder.embed_positions.weight",
+    "fsmt": "model.decoder.embed_positions.weight",
+}
+
+
+@pytest.mark.parametrize("recipe", TABLES)
+def test_stored_sinusoids_are_compared(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
+    """The class adds what is stored, and plait what it computes: they must be the same, to the rounding of the file."""
+    theirs, name = build(reference, recipe), TABLES[recipe]
+    theirs.save_pretrained(tmp_path / "saved")
+    config, tensors = read(tmp_path / "saved")
+    own = theirs.get_parameter(name).detach()
+    assert recipe != "fsmt" or not own[config["pad_token_id"]].any()  # padding's row, which is no sinusoid
+    for kind in (torch.float32, torch.bfloat16, torch.float16):
+        same = {stored: tensor.to(kind) for stored, tensor in (tensors | {name: own}).items()}
+        write(tmp_path / "same", config, same)
+        checkpoint = plait.load(tmp_path / "same", dtype="float32")
+        plait.save(checkpoint, tmp_path / "back", overwrite=True)
+        assert torch.equal(read(tmp_path / "back")[1][name], checkpoint.layout.source.read(name))  # type: ignore
+    for row in (3, len(own) - 1):
+        other = own.clone()
+        other[row] += 0.02
+        write(tmp_path / "other", config, tensors | {name: other})
+        for lazy in (False, True):
+            with pytest.raises(plait.CheckpointError, match=f"{name}: it differs from the sinusoids .* by 0.02"):
+                plait.load(tmp_path / "other", lazy=lazy)
+        assert plait.load(tmp_path / "other", device="meta").architecture.position == "sinusoidal"
+        again = type(theirs).from_pretrained(tmp_path / "other")
+        assert torch.equal(again.get_parameter(name), other), "the class takes what is stored"
+    write(tmp_path / "narrow", config, tensors | {name: own[:, :6].clone()})
+    with pytest.raises(plait.CheckpointError, match=rf"{name}: it is F32 of shape .*; .* has rows of 48 numbers"):
+        plait.load(tmp_path / "narrow")
+
+
+def test_a_long_table_of_sinusoids_is_compared_here_and_there(reference: ModuleType, tmp_path: Path) -> None:
+    marian = RECIPES["marian"]
+    theirs = build(reference, replace(marian, settings=marian.settings | {"max_position_embeddings": 5000}))
+    theirs.save_pretrained(tmp_path / "saved")
+    config, tensors = read(tmp_path / "saved")
+    name = TABLES["marian"]
+    write(tmp_path / "same", config, tensors | {name: theirs.get_parameter(name).detach()})
+    assert plait.load(tmp_path / "same").architecture.max_length == 5000
+    write(tmp_path / "trained", config, tensors | {name: torch.randn(5000, 48)})
+    with pytest.raises(plait.CheckpointError, match=f"{name}: it differs from the sinusoids"):
+        plait.load(tmp_path / "trained")
+
+
+def test_m2m_100s_class_looks_at_no_stored_table(reference: ModuleType, tmp_path: Path) -> None:
+    theirs, name = build(reference, "m2m_100"), "model.encoder.embed_positions.weights"
+    theirs.save_pretrained(tmp_path / "saved")
+    config, tensors = read(tmp_path / "saved")
+    write(tmp_path / "more", config, tensors | {name: torch.ones(42, 48)})
+    again = type(theirs).from_pretrained(tmp_path / "more").eval()
+    with torch.no_grad():
+        assert torch.equal(answer(again, FLIPPED), answer(theirs, FLIPPED))
+        assert far(plait.load(tmp_path / "more").model(TOKENS, source=TOKENS.flip(1)), answer(theirs, FLIPPED)) < 1e-4
+
+
 @pytest.mark.parametrize("recipe", LEFTOVERS)
 def test_what_published_files_have_besides(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
     build(reference, recipe).save_pretrained(tmp_path / "saved")
@@ -65,6 +134,7 @@ def test_what_published_files_have_besides(recipe: str, reference: ModuleType, t
     table = next(t for name, t in tensors.items() if name.endswith(("shared.weight", "decoder.embed_tokens.weight")))
     repeats = ("embed_tokens.weight", "lm_head.weight", "out_proj.weight")
     more = {n: table if n.endswith(repeats) else torch.ones(3, 48) for n in LEFTOVERS[recipe] if n not in tensors}
+    more |= {name: fixed(3, 48) for name in more if name.endswith("embed_positions.weight")}
     write(tmp_path / "more", config, tensors | more)
     checkpoint = plait.load(tmp_path / "more")
     assert checkpoint.architecture == plait.load(tmp_path / "saved").architecture

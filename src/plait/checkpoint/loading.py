@@ -20,8 +20,9 @@ from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.opening import Found, describe, open_checkpoint
 from plait.checkpoint.pooling import read_sentence_folder
 from plait.checkpoint.record import Checkpoint, Layout
+from plait.checkpoint.sinusoids import check_sinusoids
 from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource
-from plait.families import Wrapped
+from plait.families import Family, Wrapped
 from plait.model import Transformer, initialize
 from plait.parameters import parameters
 
@@ -86,6 +87,8 @@ def load(
     names, equal = weights.names, _comparer(weights)
     architecture = found.family.architecture(found.config, names, equal)
     binding = found.family.bind(architecture, names, equal)
+    if isinstance(found.family, Family) and not bare:
+        check_sinusoids(architecture, weights, found.family.stored_sinusoids(names))
     if isinstance(found.family, Wrapped):
         notice(f"{path}: {found.family.said(found.config, len(binding.layout.leftovers))}")
     routers = [name for name in parameters(architecture) if ROUTER in name]

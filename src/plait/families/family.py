@@ -54,6 +54,7 @@ class Family:
     ``older``: endings that older files spell differently. ``others``: stored names, under any of the prefixes, and
     what they are in files that have names of another kind.
     ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
+    ``sinusoids``: patterns of tables that the class computes and a file may hold: its reader may compare them.
     ``further``: what a layer behind the last holds if it predicts further tokens; such layers are kept aside too.
     ``together``: rules of files that hold all experts of a layer in one tensor, ``experts.gate_up_proj``.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
@@ -79,6 +80,7 @@ class Family:
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     leftovers: tuple[str, ...] = ()
+    sinusoids: tuple[str, ...] = ()
     further: str = ""
     together: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -362,11 +364,16 @@ class Family:
             for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
             if bare not in known
             and not bare.startswith(further)
-            and not any(re.fullmatch(pattern, bare) for pattern in self.leftovers)
+            and not any(re.fullmatch(pattern, bare) for pattern in (*self.leftovers, *self.sinusoids))
         ]
         if strange:
             raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
         return binding
+
+    def stored_sinusoids(self, names: Collection[str]) -> list[str]:
+        """Those of the stored ``names`` that are tables of sinusoids."""
+        bare = self._spelling(names).bare if self.sinusoids else str
+        return [name for name in sorted(names) if any(re.fullmatch(pattern, bare(name)) for pattern in self.sinusoids)]
 
     def _stored_ending(self, architecture: Architecture, spelling: Spelling) -> str | None:
         """Of classes that differ only in their tensors' names (tokens, spans): the one whose tensors are there."""

@@ -49,7 +49,8 @@ FSMT = BART.relative(
         "head.output.bias": None,
     },
     aliases={TABLES[0]: "embedding.tokens.weight"},
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weights?",),
+    leftovers=(r"(encoder|decoder)\.embed_positions\.weights",),
+    sinusoids=(r"(encoder|decoder)\.embed_positions\.weight",),
     synonyms={**BART.synonyms, "vocab_size": "tgt_vocab_size"},
     ignored=BART.ignored | {"langs", "decoder"},
     ids={

@@ -16,7 +16,8 @@ M2M_100 = PEGASUS.relative(
         "embedding_scale": key("scale_embedding", True, ROOT_OF_WIDTH),
         "logit_bias": False,
     },
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weights", r"shared\.weight"),
+    leftovers=(r"(encoder|decoder)\.embed_positions\.weights", r"shared\.weight"),  # the class looks at no stored table
+    sinusoids=(),
     ids={"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2},
     tokenizer="M2M100Tokenizer",
 )

@@ -43,7 +43,7 @@ MARIAN = BART.relative(
         "activation": key("activation_function", "gelu", preferring("swish")),
         "embedding_norm": False,
     },
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weight", r"shared\.weight"),
+    sinusoids=(r"(encoder|decoder)\.embed_positions\.weight",),
     # The class's own pad and start are words that a smaller vocabulary does not have
     extra=lambda a: {"pad_token_id": a.vocab_size - 1, "decoder_start_token_id": a.vocab_size - 1},
     ids={"eos_token_id": 0, "forced_eos_token_id": 0, "pad_token_id": 58100},

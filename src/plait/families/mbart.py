@@ -48,7 +48,7 @@ PEGASUS = MBART.relative(
         "sinusoid": Sinusoid(layout="halves"),
         "embedding_norm": False,
     },
-    leftovers=(r"(encoder|decoder)\.embed_positions\.weight", r"shared\.weight"),
+    sinusoids=(r"(encoder|decoder)\.embed_positions\.weight",),
     ids={"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "forced_eos_token_id": 1},
     tokenizer="PegasusTokenizer",
 )
