@@ -152,7 +152,9 @@ def test_the_model_names_no_family():
 
     # "t5", "gpt2" and "deepnorm" also name initialisation schemes, which are tables from papers, not families
     schemes = {"gpt2", "t5"}
-    names = {name.lower().replace("-", "_") for family in FAMILIES for name in (family.name, *family.model_types)} - ENGLISH
+    names = {
+        name.lower().replace("-", "_") for family in FAMILIES for name in (family.name, *family.model_types)
+    } - ENGLISH
     for path in sorted((SOURCE / "model").glob("*.py")):
         free = schemes if path.name == "initialization.py" else set()
         assert not words(path.read_text()) & (names - free), f"{path.name} names a family"
