@@ -46,6 +46,8 @@ PARTS = [
     ("head for BertForMultipleChoice", {"model_type": "bert", "architectures": ["BertForMultipleChoice"]}),
     ("head for T5GemmaEncoderModel", {"model_type": "t5gemma", "architectures": ["T5GemmaEncoderModel"]}),
     ("head for GPT2DoubleHeadsModel", {"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]}),
+    ("head for ModernBertDecoderForSeq", {"model_type": "modernbert-decoder",
+                                          "architectures": ["ModernBertDecoderForSequenceClassification"]}),
     ("norms before the blocks", {"model_type": "bart", "normalize_before": True}),
 ]  # fmt: skip
 
