@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -42,15 +43,15 @@ class Row:
 
 
 def homes() -> dict[str, Path]:
-    """The file of each family's table: of those that know it, the one that names its class."""
+    """The file of each family's table: where its name is given."""
     found: dict[str, Path] = {}
     for info in pkgutil.iter_modules(plait.families.__path__):
         module = importlib.import_module(f"plait.families.{info.name}")
         path = Path(str(module.__file__))
         source = path.read_text("utf-8")
-        for value in vars(module).values():
-            if isinstance(value, Family) and f'"{value.classes[1]}"' in source:
-                found.setdefault(value.name, path)
+        for name, value in vars(module).items():
+            if isinstance(value, Family) and re.search(rf"^{name} = ", source, re.MULTILINE):
+                found[value.name] = path
     return found
 
 
