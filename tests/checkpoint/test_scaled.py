@@ -132,6 +132,34 @@ def test_scales_that_are_missing_or_do_not_fit_are_named(tmp_path: Path) -> None
         opened({"quant_method": "mxfp4"}, x_blocks=blocks, x_scales=torch.zeros(2, 6, 2, dtype=torch.uint8))
 
 
+MXFP4 = {"quant_method": "mxfp4"}
+BLOCKS, EXPONENTS = torch.zeros(2, 6, 3, 16, dtype=torch.uint8), torch.zeros(2, 6, 3, dtype=torch.uint8)
+NARROW = torch.zeros(64, 96).to(torch.float8_e4m3fn)
+TANGLED: list[tuple[Any, dict[str, Tensor], str]] = [
+    (MXFP4, {"w": torch.ones(2, 96, 6), "w_blocks": BLOCKS, "w_scales": EXPONENTS}, "^w: it is stored twice"),
+    (MXFP4, {"w_blocks": BLOCKS.float(), "w_scales": EXPONENTS}, "^w_blocks: it is stored as F32; .* has U8 there"),
+    (MXFP4, {"w_blocks": BLOCKS, "w_scales": EXPONENTS.float()}, "^w_scales: it is stored as F32; .* F8_E8M0 or U8"),
+    (MXFP4, {"w_blocks": BLOCKS[0, 0], "w_scales": EXPONENTS[0, 0]}, r"^w_blocks: its shape \(3, 16\) is not that of"),
+    (MXFP4, {"w_blocks": BLOCKS[..., :8].contiguous(), "w_scales": EXPONENTS}, r"^w_blocks: its shape \(2, 6, 3, 8\)"),
+    (FP8, {"w": NARROW, "w_scale_inv": torch.ones(4, 3, dtype=torch.int32)}, "^w_scale_inv: it is stored as I32"),
+    *(
+        (FP8 | {"weight_block_size": size}, {"w": NARROW, "w_scale_inv": torch.ones(4, 3)}, "weight_block_size: .* two")
+        for size in (16, [16], [16, 0], [16, "32"], [True, 32], "ab", {"a": 1, "b": 2}, [])
+    ),
+    *((said, {"w": NARROW}, "quantization_config is .* it must be an object") for said in ("fp8", ["fp8"], 8, [], "")),
+    *(({"quant_method": m}, {"w": NARROW}, "says .*, a format that plait does not") for m in (["fp8"], {"a": 1}, 8)),
+]
+
+
+@pytest.mark.parametrize(("said", "tensors", "sentence"), TANGLED)
+def test_what_cannot_be_so_is_refused_in_a_sentence(
+    said: Any, tensors: dict[str, Tensor], sentence: str, tmp_path: Path
+) -> None:
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=sentence):
+        plain({"quantization_config": said}, SafetensorsSource([tmp_path / "model.safetensors"]), tmp_path)
+
+
 REFUSED = [
     "awq",
     "gptq",

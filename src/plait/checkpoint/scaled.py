@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from plait.checkpoint.notice import CheckpointError, notice
-from plait.checkpoint.source import PLAIN_TYPES, TensorSource, bytes_of
+from plait.checkpoint.source import FLOATS, PLAIN_TYPES, TensorSource, bytes_of
 
 QUANTISATION = "quantization_config"
 WEIGHTS_IN_BLOCK = 32
@@ -101,11 +101,13 @@ def plain(
 
     Raises ``CheckpointError`` for a method that plait does not read, and over scales that are missing or do not fit.
     """
-    said = config.get(QUANTISATION) or {}
-    if not said:
+    said = config.get(QUANTISATION)
+    if said is None or said == {}:
         return config, source
+    if not isinstance(said, Mapping):
+        raise CheckpointError(f"{place}: {QUANTISATION} is {said!r}; it must be an object with a quant_method.")
     method = said.get("quant_method") or ("bitsandbytes" if any(k.startswith("load_in_") for k in said) else None)
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise CheckpointError(
             f"{place}: {QUANTISATION} says {method!r}, a format that plait does not read (it reads "
             f"{', '.join(METHODS)}); take the checkpoint that was quantised, or a GGUF file of it."
@@ -126,14 +128,24 @@ def plain(
 # MXFP4
 
 
-def _mxfp4(source: TensorSource, _: Mapping[str, Any]) -> ScaledSource:
+def _mxfp4(source: TensorSource, said: Mapping[str, Any]) -> ScaledSource:
     weights: dict[str, Scaled] = {}
     names = frozenset(source.names)
     for name in (name for name in source.names if name.endswith("_blocks")):
         whole = name.removesuffix("_blocks")
         scales = _partner(names, name, f"{whole}_scales")
-        *outer, rows, n, size = shape = source.shape(name)
-        if source.shape(scales) != shape[:-1] or size * 2 != WEIGHTS_IN_BLOCK:
+        if whole in names:
+            raise CheckpointError(f"{whole}: it is stored twice, as it is and as {name}; one of them must go.")
+        _check_type(source, name, {"U8"})
+        _check_type(source, scales, {"U8", "F8_E8M0"})
+        shape = source.shape(name)
+        if len(shape) < 3 or shape[-1] * 2 != WEIGHTS_IN_BLOCK:
+            raise CheckpointError(
+                f"{name}: its shape {shape} is not that of MXFP4 blocks; it must be (..., rows, blocks, "
+                f"{WEIGHTS_IN_BLOCK // 2})."
+            )
+        *outer, rows, n, _ = shape
+        if source.shape(scales) != shape[:-1]:
             raise CheckpointError(
                 f"{scales}: its shape {source.shape(scales)} does not fit {name}, {shape}: there must be a scale for "
                 f"every block of {WEIGHTS_IN_BLOCK // 2} bytes."
@@ -159,11 +171,12 @@ def multiply_mxfp4(blocks: Tensor, scales: Tensor) -> Tensor:
 
 
 def _fp8(source: TensorSource, said: Mapping[str, Any]) -> ScaledSource:
-    block: list[int] = said.get("weight_block_size") or []
+    block = _block_size(said)
     weights: dict[str, Scaled] = {}
     names = frozenset(source.names)
     for name in (name for name in source.names if source.stored_type(name) == "F8_E4M3"):
         scales, shape = _partner(names, name, f"{name}_scale_inv"), source.shape(name)
+        _check_type(source, scales, FLOATS | {"F8_E8M0"})
         one = math.prod(source.shape(scales)) == 1
         needed = tuple(-(-n // b) for n, b in zip(shape, block, strict=True)) if len(block) == len(shape) == 2 else None
         if not one and source.shape(scales) != needed:
@@ -176,6 +189,18 @@ def _fp8(source: TensorSource, said: Mapping[str, Any]) -> ScaledSource:
     # How to round what goes in, which nothing does here
     aside |= {name for name in source.names if name.endswith((".activation_scale", ".input_scale"))}
     return ScaledSource(source, "fp8", weights, frozenset(aside))
+
+
+def _block_size(said: Mapping[str, Any]) -> list[int]:
+    """Rows and columns; empty where a scale is a whole matrix's."""
+    block: Any = said.get("weight_block_size")
+    if block is None:
+        return []
+    if not isinstance(block, list) or len(block) != 2 or not all(type(n) is int and n > 0 for n in block):
+        raise CheckpointError(
+            f"{QUANTISATION}.weight_block_size: {block!r} is no size of a block; give two whole numbers from 1."
+        )
+    return block
 
 
 def _by_blocks(rows: int, columns: int) -> Multiply:
@@ -195,13 +220,20 @@ def _by_one(narrow: Tensor, scale: Tensor) -> Tensor:
 
 
 def _wide(narrow: Tensor) -> Tensor:
-    return torch.from_numpy(_E4M3[narrow.view(torch.uint8).numpy()])
+    return torch.from_numpy(_E4M3.take(narrow.view(torch.uint8).numpy().reshape(-1))).view(narrow.shape)
 
 
 def _partner(names: Collection[str], name: str, scales: str) -> str:
     if scales not in names:
         raise CheckpointError(f"{name}: it is quantised, and its scales, {scales}, are not stored.")
     return scales
+
+
+def _check_type(source: TensorSource, name: str, types: Collection[str]) -> None:
+    if source.stored_type(name) not in types:
+        raise CheckpointError(
+            f"{name}: it is stored as {source.stored_type(name)}; this format has {' or '.join(sorted(types))} there."
+        )
 
 
 METHODS: dict[str, Callable[[TensorSource, Mapping[str, Any]], ScaledSource]] = {"mxfp4": _mxfp4, "fp8": _fp8}
