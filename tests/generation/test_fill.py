@@ -49,6 +49,8 @@ def test_each_mask_gets_the_likeliest_tokens() -> None:
     assert several[0] == two and [len(masks) for masks in several] == [2, 1]
     assert fill(checkpoint(model, tokenizer=Masking()), []) == []
     assert len(fill(checkpoint(model, tokenizer=Masking()), "<mask>", k=99)[0]) == 14
+    fewer = random_model(MASKED.replace(vocab_size=9))
+    assert len(fill(checkpoint(fewer, tokenizer=Masking()), "a<mask>", k=12)[0]) == 9
 
 
 def test_a_folder_is_filled_as_the_reference_library_would(reference: ModuleType, tmp_path: Path) -> None:
@@ -67,6 +69,13 @@ def test_a_folder_is_filled_as_the_reference_library_would(reference: ModuleType
     ]
     logprobs = torch.tensor([[one.logprob for one in masks] for masks in found])
     torch.testing.assert_close(logprobs.exp(), expected.values, atol=1e-5, rtol=1e-4)
+
+
+def test_weights_that_are_no_numbers_are_told() -> None:
+    model = random_model(MASKED)
+    next(model.parameters()).data[5] = float("nan")
+    with pytest.raises(GenerationError, match="logits: the model gave NaN"):
+        fill(checkpoint(model, tokenizer=Masking()), "b<mask>")
 
 
 def test_misuse_is_refused_in_one_sentence() -> None:

@@ -126,6 +126,15 @@ def test_sums_and_means() -> None:
     assert score(checkpoint(half), []) == []
 
 
+@pytest.mark.parametrize("architecture", [ROPE, TRANSLATOR])
+def test_weights_that_are_no_numbers_are_told(architecture: Any) -> None:
+    model = random_model(architecture)
+    model.state_dict()["decoder.layers.0.ffn.up.weight"][0] = math.nan
+    given = [4, 5] if architecture is TRANSLATOR else None
+    with pytest.raises(GenerationError, match="logits: the model gave NaN"):
+        score(checkpoint(model, DecodeRules(start=0)), [1, 2, 3], given=given)
+
+
 def test_misuse_is_refused_in_one_sentence() -> None:
     decoder, translator = checkpoint(random_model(ROPE)), checkpoint(random_model(TRANSLATOR))
     with pytest.raises(GenerationError, match="score: this encoder with head None gives no text a probability"):

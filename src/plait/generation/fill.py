@@ -11,6 +11,7 @@ from plait.generation.errors import GenerationError
 from plait.generation.prompts import read_prompts
 from plait.generation.row import at_least_float32
 from plait.generation.runner import check_in_memory
+from plait.generation.sampling import check_numbers
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
@@ -55,7 +56,9 @@ def fill(checkpoint: Checkpoint, text: Any, *, k: int = 5) -> list[list[Candidat
     for row in rows:
         tokens = torch.tensor([row], device=device)
         logits = at_least_float32(checkpoint.model(tokens)[0][tokens[0] == mask])  # masks vocab
-        top = logits.log_softmax(-1)[:, : len(tokenizer)].topk(min(k, len(tokenizer)))  # a table may be padded
+        known = logits.log_softmax(-1)[:, : len(tokenizer)]  # a table may be padded, or have fewer
+        check_numbers(known[:, 0])
+        top = known.topk(min(k, known.shape[1]))
         filled.append(
             [
                 [

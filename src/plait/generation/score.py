@@ -14,6 +14,7 @@ from plait.generation.prefixes import common
 from plait.generation.prompts import read_prompts
 from plait.generation.row import Request, Score
 from plait.generation.runner import ModelRunner, Runner, check_runner
+from plait.generation.sampling import check_numbers
 from plait.generation.settings import start_id
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def score(
         batch = [Request(tokens=lines[i].tokens, source=lines[i].source, limit=1, echo=True) for i in places]
         cache = used.cache(len(batch), total_lengths=[len(request.tokens) for request in batch])
         _, scores = prefill(used, cache, batch, CHUNK, 0)
+        check_numbers(torch.tensor([value for of_row in scores for value, _ in of_row]))
         done += [(i, _scored(lines[i], of_row, checkpoint)) for i, of_row in zip(places, scores, strict=True)]
     found = [one for _, one in sorted(done, key=lambda pair: pair[0])]
     return found[0] if single else found
