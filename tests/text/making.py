@@ -114,8 +114,7 @@ def sentencepiece_model(kind: str = "bpe", **options: Any) -> bytes:
         model_type=kind,
         hard_vocab_limit=False,
         minloglevel=2,
-        **defaults[kind],
-        **options,
+        **(defaults[kind] | options),
     )
     return out.getvalue()
 

@@ -10,7 +10,15 @@ import pytest
 from tokenizers import AddedToken, Regex, pre_tokenizers
 from tokenizers import Tokenizer as Library
 
-from plait.text import Tokenizer, TokenizerError, load_tokenizer, tokenizer_from_gguf, tokenizer_to_gguf
+from plait.text import (
+    KINDS,
+    Tokenizer,
+    TokenizerError,
+    load_tokenizer,
+    tokenizer_from_gguf,
+    tokenizer_to_gguf,
+    train_tokenizer,
+)
 from plait.text.byte_level import PRE_TOKENIZERS, byte_level
 from tests.text import making
 
@@ -103,7 +111,9 @@ def refused(folder: Path, state: str, message: str, size: int = 600, **config: A
 def test_what_llama_cpp_would_cut_otherwise_is_refused(tmp_path: Path) -> None:
     refused(tmp_path, making.byte_level(), "has 400 ids and the model 399", size=399)
     refused(tmp_path, making.unigram(), "no model of the type 'Unigram'")
-    refused(tmp_path, making.metaspace(), "merges are not those of a sentencepiece model")
+    never = json.loads(making.metaspace())
+    never["pre_tokenizer"]["prepend_scheme"] = "never"
+    refused(tmp_path, json.dumps(never), "merges are not those of a sentencepiece model")
     library = Library.from_str(making.byte_level())
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Split(Regex(r"\d{1,2}"), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -139,3 +149,101 @@ def test_a_unigram_of_sentencepiece_is_refused(tmp_path: Path) -> None:
     assert tokenizer is not None
     with pytest.raises(TokenizerError, match="this one is a unigram"):
         tokenizer_to_gguf(tokenizer, 600)
+
+
+ODD = [
+    "", " ", "  ", " a", "  a  b ", "▁", "▁a ▁", "a▁b", "\t\n a\r\n", "\x00\x01\x7f\ufeff", "e\u0301 ﬁ Ａ", "##a ##",
+    "\U0001f468\u200d\U0001f469\u200d\U0001f467 \U0001f1eb\U0001f1f7", "[a] <0x41>", "a" * 101,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_learnt_tokenizer_is_written_so_that_it_cuts_the_same_or_not_at_all(kind: str) -> None:
+    tokenizer = train_tokenizer(making.TEXT.splitlines(keepends=True), kind=kind, vocab_size=500)
+    refusals = {"bpe": "step Split", "unigram": "no model", "bytes": "has no name", "characters": "none of its steps"}
+    if kind in refusals:
+        with pytest.raises(TokenizerError, match=refusals[kind]):
+            tokenizer_to_gguf(tokenizer, len(tokenizer))
+        return
+    back = tokenizer_from_gguf(tokenizer_to_gguf(tokenizer, len(tokenizer)))
+    for text in [*ODD, *TEXTS]:
+        assert back.encode(text, control=False) == tokenizer.encode(text, control=False), text
+
+
+@pytest.mark.parametrize("steps", ["prepend", "never", "gemma"])
+def test_every_way_to_write_a_space_that_is_taken_cuts_odd_texts_the_same(steps: str, tmp_path: Path) -> None:
+    state = json.loads(making.scored_metaspace())
+    prepend, replace = state["normalizer"]["normalizers"]
+    split = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+    metaspace = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": False}
+    if steps != "prepend":
+        state |= {"normalizer": None, "pre_tokenizer": metaspace}
+    if steps == "gemma":
+        state |= {"normalizer": replace, "pre_tokenizer": split}
+    tokenizer = load_tokenizer(making.tokenizer_folder(tmp_path, json.dumps(state), bos_token="<s>"))
+    assert tokenizer is not None and prepend["type"] == "Prepend"
+    back = tokenizer_from_gguf(tokenizer_to_gguf(tokenizer, len(tokenizer)))
+    for text in ODD:
+        assert back.encode(text, control=False) == tokenizer.encode(text, control=False), text
+
+
+SPACES = {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated", "invert": False}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "message"),
+    [
+        ("scored", "normalizer", None, "none of its steps writes ▁"),
+        ("scored", "normalizer", {"type": "Prepend", "prepend": "▁"}, "none of its steps writes ▁"),
+        ("scored", "pre_tokenizer", SPACES, None),
+        ("scored", "pre_tokenizer prepend_scheme", "first", "one normalizer Prepend says that"),
+        ("scored", "pre_tokenizer prepend_scheme", "always", "one normalizer Prepend says that"),
+        ("scored", "model byte_fallback", False, "byte_fallback is False, and llama.cpp cuts as with True"),
+        ("scored", "model ignore_merges", True, "ignore_merges is True"),
+        ("scored", "model end_of_word_suffix", "</w>", "end_of_word_suffix is '</w>'"),
+        ("scored", "added_tokens 1 normalized", True, "'<s>' is looked for in normalized text"),
+        ("byte-level", "model end_of_word_suffix", "</w>", "end_of_word_suffix is '</w>'"),
+        ("byte-level", "model continuing_subword_prefix", "Ġ", "continuing_subword_prefix is 'Ġ'"),
+        ("word-piece", "normalizer clean_text", False, "clean_text is False"),
+        ("word-piece", "model max_input_chars_per_word", 99, "max_input_chars_per_word 99"),
+        ("word-piece", "added_tokens 1 normalized", True, r"'\[UNK\]' is looked for in normalized text"),
+        ("word-piece", "model vocab ##▁x", 300, "the piece '##▁x' cannot be told"),
+    ],
+)
+def test_a_setting_that_gguf_cannot_say_is_refused(
+    kind: str, path: str, value: Any, message: str | None, tmp_path: Path
+) -> None:
+    state = json.loads(
+        {"scored": making.scored_metaspace, "byte-level": making.byte_level}.get(kind, making.word_piece)()
+    )
+    if "prepend_scheme" in path:
+        state |= {"normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "split": False}}
+    if "continuing_subword_prefix" in path:
+        state["model"]["merges"] = []
+    place = state
+    *way, last = path.split()
+    for key in way:
+        place = place[int(key) if isinstance(place, list) else key]
+    place[last] = value
+    tokenizer = load_tokenizer(making.tokenizer_folder(tmp_path, json.dumps(state), bos_token="<s>"))
+    assert tokenizer is not None
+    if message is None:
+        assert tokenizer_to_gguf(tokenizer, len(tokenizer))
+        return
+    with pytest.raises(TokenizerError, match=message) as error:
+        tokenizer_to_gguf(tokenizer, len(tokenizer))
+    assert "\n" not in str(error.value)
+
+
+def test_a_sentencepiece_model_without_bytes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.model").write_bytes(making.sentencepiece_model("bpe", vocab_size=150, byte_fallback=False))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer is not None
+    with pytest.raises(TokenizerError, match="has no token <0x00>"):
+        tokenizer_to_gguf(tokenizer, len(tokenizer))
+
+
+def test_a_filler_is_no_token_of_the_vocabularys() -> None:
+    tokenizer = train_tokenizer(["a b c"] * 3, vocab_size=300, specials={"mask": "[PAD270]"})
+    tokens = tokenizer_to_gguf(tokenizer, 280)["tokenizer.ggml.tokens"]
+    assert len(set(tokens)) == 280 and "[PAD270_]" in tokens and tokens[-1] == "[PAD279]"

@@ -7,7 +7,7 @@ cuts otherwise is refused: a file that silently gives other ids is worse than no
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as Library
 
 from plait.text.byte_level import PRE_TOKENIZERS, byte_level
 from plait.text.error import TokenizerError
-from plait.text.gguf import NAMED
+from plait.text.gguf import NAMED, word_piece_of
 from plait.text.library import LibrarySegmenter
 from plait.text.pieces import PieceSegmenter
 from plait.text.spelling import byte_of
@@ -27,6 +27,7 @@ from plait.text.word_piece import CONTINUES
 
 _SPACE = "▁"
 _NO_SCORE = -1000.0  # of a piece that no merge makes
+_LONGEST_WORD = 100  # characters of a word that BERT cuts
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ def tokenizer_to_gguf(tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
         raise TokenizerError(
             f"GGUF: the tokenizer has {len(tokenizer)} ids and the model {vocab_size}; a file has one for each."
         )
-    tokens = [vocabulary.tokens.get(id, _Token(f"[PAD{id}]", PieceType.UNUSED)) for id in range(vocab_size)]
+    taken = {token.text for token in vocabulary.tokens.values()}
+    tokens = [vocabulary.tokens.get(id) or _Token(_filler(id, taken), PieceType.UNUSED) for id in range(vocab_size)]
     keys: dict[str, Any] = {**vocabulary.keys, "tokens": [token.text for token in tokens]}
     if vocabulary.scored:
         keys["scores"] = [token.score for token in tokens]
@@ -69,6 +71,14 @@ def tokenizer_to_gguf(tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
         if template.tool_use is not None:
             written["tokenizer.chat_template.tool_use"] = template.tool_use
     return written
+
+
+def _filler(id: int, taken: Container[str]) -> str:
+    """The name of an id without a token: one that no token has."""
+    name = f"[PAD{id}"
+    while f"{name}]" in taken:
+        name += "_"
+    return f"{name}]"
 
 
 def greedy_tokens(tokenizer: Tokenizer) -> list[str]:
@@ -101,6 +111,7 @@ def _vocabulary(tokenizer: Tokenizer) -> _Vocabulary:
     state = json.loads(segmenter.library.to_str())
     kind = state["model"]["type"]
     cuts = _steps(state["pre_tokenizer"], "pretokenizers")
+    _refuse_normalized(state)
     if kind == "WordPiece":
         return _word_piece(segmenter, state)
     if kind == "BPE" and any(step["type"] == "ByteLevel" for step in cuts):
@@ -120,6 +131,22 @@ def _added(state: Mapping[str, Any], control: Mapping[str, int]) -> dict[int, _T
     }
 
 
+def _refuse_normalized(state: Mapping[str, Any]) -> None:
+    """llama.cpp finds every added token in the text as it is written."""
+    normalized = [token["content"] for token in state["added_tokens"] if token["normalized"]]
+    if normalized and state["normalizer"] is not None:
+        raise TokenizerError(
+            f"tokenizer.json: the added token {normalized[0]!r} is looked for in normalized text (normalized), and "
+            "llama.cpp looks for it before; it must be false."
+        )
+
+
+def _refuse_affixes(model: Mapping[str, Any]) -> None:
+    for key in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(key):
+            raise TokenizerError(f"tokenizer.json: model.{key} is {model[key]!r}, and llama.cpp's BPE knows none.")
+
+
 def _steps(component: Mapping[str, Any] | None, parts: str) -> list[Mapping[str, Any]]:
     """The steps of a component, one after the other."""
     if component is None:
@@ -131,6 +158,7 @@ def _steps(component: Mapping[str, Any] | None, parts: str) -> list[Mapping[str,
 
 def _byte_level(segmenter: LibrarySegmenter, state: Mapping[str, Any]) -> _Vocabulary:
     model, cut = state["model"], _cut(segmenter.library)
+    _refuse_affixes(model)
     name = next((name for name, known in _known_cuts() if known == cut), None)
     if name is None:
         raise TokenizerError(
@@ -166,6 +194,16 @@ def _word_piece(segmenter: LibrarySegmenter, state: Mapping[str, Any]) -> _Vocab
         raise TokenizerError(
             "tokenizer.json: llama.cpp sets Chinese characters apart and knows ## alone in a WordPiece."
         )
+    if not rules[0]["clean_text"] or model["max_input_chars_per_word"] != _LONGEST_WORD:
+        raise TokenizerError(
+            f"tokenizer.json: clean_text is {rules[0]['clean_text']} and max_input_chars_per_word "
+            f"{model['max_input_chars_per_word']}; GGUF cannot say so, and is read with True and {_LONGEST_WORD}."
+        )
+    unclear = next((piece for piece in model["vocab"] if not piece or word_piece_of(_marked(piece)) != piece), None)
+    if unclear is not None:
+        raise TokenizerError(
+            f"tokenizer.json: the piece {unclear!r} cannot be told in GGUF, where {_SPACE} begins a word, from another."
+        )
     switches = {f"normalizer.{key}": rules[0][key] for key in ("lowercase", "strip_accents")}
     tokens = {id: _Token(_marked(text)) for text, id in model["vocab"].items()} | _added(state, segmenter.control)
     said = {key: value for key, value in switches.items() if value is not None}
@@ -184,6 +222,7 @@ def _pieces(segmenter: PieceSegmenter) -> _Vocabulary:
         raise TokenizerError(
             "GGUF: of sentencepiece models plait writes those that merge (BPE); this one is a unigram."
         )
+    _refuse_without_bytes(pieces_of_type(segmenter.model, PieceType.BYTE), "GGUF: the sentencepiece model")
     processor = SentencePieceProcessor(model_proto=segmenter.model)
     if not processor.Normalize("ａ  b ").endswith(f"ａ{_SPACE * 2}b{_SPACE}"):
         raise TokenizerError("GGUF: this sentencepiece model changes text before it cuts it; llama.cpp does not.")
@@ -203,12 +242,36 @@ def _pieces(segmenter: PieceSegmenter) -> _Vocabulary:
     return _Vocabulary(tokens | more, keys, scored=True)
 
 
+def _refuse_without_bytes(pieces: Iterable[str], where: str) -> None:
+    """llama.cpp spells by bytes what is no token, and has no other way."""
+    lacking = set(range(256)) - {byte_of(piece) for piece in pieces}
+    if lacking:
+        raise TokenizerError(
+            f"{where} has no token <0x{min(lacking):02X}>, and llama.cpp spells by bytes what is no token; all 256 are "
+            "needed."
+        )
+
+
 def _scored_merges(
     segmenter: LibrarySegmenter, state: Mapping[str, Any], cuts: Sequence[Mapping[str, Any]]
 ) -> _Vocabulary:
     """A BPE over ▁ whose merges are those of a sentencepiece model: their order is the order of its scores."""
     model = state["model"]
     space = _puts_space_before(_steps(state["normalizer"], "normalizers"), cuts)
+    _refuse_affixes(model)
+    for key, needed in (("byte_fallback", True), ("ignore_merges", False), ("dropout", None)):
+        if bool(model[key]) != bool(needed):
+            raise TokenizerError(
+                f"tokenizer.json: model.{key} is {model[key]!r}, and llama.cpp cuts as with {needed} over {_SPACE}."
+            )
+    _refuse_without_bytes(model["vocab"], "tokenizer.json: the vocabulary")
+    spaced = next(
+        (piece for piece in model["vocab"] if " " in piece and piece.replace(" ", _SPACE) in model["vocab"]), None
+    )
+    if spaced is not None:
+        raise TokenizerError(
+            f"tokenizer.json: the token {spaced!r} is another's with {_SPACE} for a space; GGUF has one."
+        )
     added = _added(state, segmenter.control)
     apart = {token.text for token in added.values()}
     merges = [tuple(pair.split(" ")) if isinstance(pair, str) else tuple(pair) for pair in model["merges"]]
@@ -244,7 +307,7 @@ def _scored_merges(
 _IS_SPACE: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "Prepend": lambda step: step["prepend"] == _SPACE,
     "Replace": lambda step: step["pattern"] == {"String": " "} and step["content"] == _SPACE,
-    "Metaspace": lambda step: step["replacement"] == _SPACE and not step.get("split", False),
+    "Metaspace": lambda step: step["replacement"] == _SPACE and not step.get("split", True),
     "Split": lambda step: step["pattern"] == {"String": " "},
 }
 
@@ -256,5 +319,17 @@ def _puts_space_before(rules: Sequence[Mapping[str, Any]], cuts: Sequence[Mappin
             raise TokenizerError(
                 f"tokenizer.json: its step {step['type']} is none that llama.cpp takes for a vocabulary over {_SPACE}."
             )
-    schemes = [step.get("prepend_scheme", "always") for step in cuts if step["type"] == "Metaspace"]
-    return any(step["type"] == "Prepend" for step in rules) or any(scheme != "never" for scheme in schemes)
+    kinds = [step["type"] for step in (*rules, *cuts)]
+    writes = next((i for i, kind in enumerate(kinds) if kind in ("Replace", "Metaspace")), len(kinds))
+    if writes == len(kinds) or "Split" in kinds[:writes]:  # a Split behind it finds no space
+        raise TokenizerError(
+            f"tokenizer.json: none of its steps writes {_SPACE} for every space before text is cut (Replace or "
+            "Metaspace), as llama.cpp does for a vocabulary that is not byte-level."
+        )
+    schemes = [step["prepend_scheme"] for step in cuts if step["type"] == "Metaspace"]
+    if any(scheme != "never" for scheme in schemes) or kinds.count("Prepend") > 1:
+        raise TokenizerError(
+            f"tokenizer.json: {_SPACE} goes before a text only where none is (Metaspace, prepend_scheme {schemes}) or "
+            "more than once, and llama.cpp puts one before every text; one normalizer Prepend says that."
+        )
+    return "Prepend" in kinds
