@@ -248,15 +248,15 @@ def test_names_that_lead_nowhere_are_refused(written: Written, tmp_path: Path) -
 def refusals() -> Iterator[tuple[str, dict[str, Any], str]]:
     dynamic = RopeScaling(kind="dynamic", factor=2.0, original_max_length=32)
     yield "llama", {"rope": Rope(scaling=dynamic), "max_length": None}, "rope.scaling: llama.cpp has no 'dynamic'"
-    yield "llama", {"rope": Rope(dim=8)}, "llama cannot say rope.dim 8; there it is the whole head"
-    yield "llama", {"activation": "gelu"}, "llama cannot say activation 'gelu'"
+    yield "llama", {"rope": Rope(dim=8)}, "GGUF's llama cannot say rope.dim 8; there it is the whole head"
+    yield "llama", {"activation": "gelu"}, "GGUF's llama cannot say activation 'gelu'"
     yield "llama", {"rope": Rope(interleaved=True)}, "llama cannot say rope "
     yield "llama", {"layer_types": (LayerType(window=4), LayerType())}, "layer_types: this family has one window"
     yield "gpt2", {"attention_scale": 1.0}, "gpt2 cannot say attention_scale"
     yield "gemma", {"tied": False}, "gemma cannot say tied False; there it is always so"
     yield "gemma2", {"attention_softcap": None}, "gemma2 cannot say attention_softcap None"
     yield "gemma2", {"layer_types": ()}, "gemma2 cannot say layer_types"
-    yield "gemma3", {"logit_softcap": None, "attention_scale": 1.0}, "gemma3_text cannot say attention_scale"
+    yield "gemma3", {"logit_softcap": None, "attention_scale": 1.0}, "GGUF's gemma3 cannot say attention_scale"
     yield "starcoder2", {"d_head": 12}, "starcoder2 cannot say d_head 12; there it is d_model / n_heads"
 
 
@@ -272,6 +272,15 @@ def test_what_llama_cpp_takes_for_granted_is_refused_by_its_field(
     with pytest.raises(FamilyError, match=f"GGUF cannot say this architecture. .*{message}"):
         plait.save(changed, tmp_path / "x.gguf", dialect="gguf")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_mixture_is_refused_by_its_experts(tmp_path: Path) -> None:
+    mixture = plait.preset("mixtral-8x7b")
+    with torch.device("meta"):
+        model = plait.Transformer(mixture)
+    checkpoint = plait.Checkpoint(architecture=mixture, model=model)
+    with pytest.raises(FamilyError, match="cannot say experts: plait writes no mixture to GGUF"):
+        plait.save(checkpoint, tmp_path / "x.gguf", dialect="gguf")
 
 
 def test_what_has_no_place_is_told(written: Written, tmp_path: Path) -> None:

@@ -150,6 +150,10 @@ def test_the_text_model_is_written_alone(reference: ModuleType, tmp_path: Path) 
     checkpoint = loaded(tmp_path / "saved")
     with pytest.warns(plait.PlaitNotice, match="has no place for"):
         plait.save(checkpoint, tmp_path / "alone", dialect="llama")
+    with pytest.warns(
+        plait.PlaitNotice, match=r"x.gguf: GGUF has no place for .* and \d+ more, which came along unused"
+    ):
+        plait.save(checkpoint, tmp_path / "x.gguf", dialect="gguf")
     theirs = reference.LlamaForCausalLM.from_pretrained(tmp_path / "alone").eval()
     tokens = torch.arange(4, 20)[None]
     with torch.no_grad():

@@ -33,8 +33,7 @@ from plait.checkpoint.rules import DecodeRules, generation_config
 from plait.checkpoint.safetensors import BLOCKS
 from plait.checkpoint.scaled import ScaledSource
 from plait.checkpoint.shards import write_shards
-from plait.checkpoint.to_gguf import GGUF, save_gguf
-from plait.families.binding import few
+from plait.checkpoint.to_gguf import GGUF, save_gguf, tell_lost
 from plait.words import nearest
 
 HF = "hf"
@@ -79,8 +78,8 @@ def save(
     check_target(target, overwrite)
     family, config, same = _dialect(checkpoint, dialect)
     written = _Writing(checkpoint, family, same)
-    if lost := written.lost():
-        notice(f"{target}: dialect {family.name!r} has no place for {few(lost)}, which came along unused; not written.")
+    if not same:
+        tell_lost(checkpoint.layout, target, f"dialect {family.name!r}")
     if isinstance(checkpoint.layout.source, ScaledSource):
         source = checkpoint.layout.source
         notice(f"{target}: weights that were {source.method} are written as {' and '.join(source.types)}.")
@@ -253,11 +252,6 @@ class _Writing:
             for name in binding.leftovers:
                 if name not in self.aliases:
                     yield name, self.layout.source.read(name)
-
-    def lost(self) -> tuple[str, ...]:
-        """What came along unused, and cannot in another dialect. GGUF's leftovers are read as settings."""
-        kept = self.layout.binding
-        return () if kept is None or self.same or self.layout.gguf else tuple(kept.leftovers)
 
     def types(self) -> set[torch.dtype]:
         """The types that parameters are written in."""

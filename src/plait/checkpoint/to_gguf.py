@@ -14,7 +14,7 @@ from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.gguf_file import Planned, write_gguf
 from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import pooling_to_gguf
-from plait.checkpoint.record import Checkpoint
+from plait.checkpoint.record import Checkpoint, Layout
 from plait.checkpoint.replacing import whole_file
 from plait.checkpoint.restating import Restated, restated
 from plait.checkpoint.rounding import GRIDS, GROUP, round_to_blocks
@@ -46,6 +46,7 @@ def save_gguf(checkpoint: Checkpoint, path: Path, kind: str | None, overwrite: b
     tensors = [Planned(name, (len(values),), "F32", _numbers(values)) for name, values in _lists(family, metadata)]
     writing = _Writing(checkpoint, said, kind)
     tensors += [writing.planned(entry) for entry in family.entries(said.architecture)]
+    tell_lost(checkpoint.layout, path, "GGUF")
     settings = {key: value for key, value in metadata.items() if key not in family.reads}
     settings |= _beside(checkpoint, family, path.stem, [t for t in tensors if len(t.shape) == 2])
     for key in family.unheeded:
@@ -58,6 +59,13 @@ def save_gguf(checkpoint: Checkpoint, path: Path, kind: str | None, overwrite: b
     with whole_file(path) as new:
         write_gguf(new, settings, tensors)
     return path
+
+
+def tell_lost(layout: Layout, path: Path, dialect: str) -> None:
+    """A notice of what came along unused, and cannot in another dialect. GGUF's leftovers are read as settings."""
+    left = () if layout.binding is None or layout.gguf else tuple(layout.binding.leftovers)
+    if left:
+        notice(f"{path}: {dialect} has no place for {few(left)}, which came along unused; not written.")
 
 
 def check_file(path: Path, overwrite: bool) -> None:
@@ -77,6 +85,8 @@ def _dialect(checkpoint: Checkpoint) -> tuple[GGUFFamily, dict[str, Any], Restat
     """The first of GGUF's dialects that can say the architecture, what it says, and the weights as it wants them."""
     from plait.families.gguf import gguf_families
 
+    if checkpoint.architecture.experts is not None:
+        raise FamilyError("GGUF cannot say experts: plait writes no mixture to GGUF; dialect='plait' can say it.")
     layout = checkpoint.layout
     origin = (layout.config or {}).get("general.architecture") or (layout.config or {}).get("family") or layout.family
     reasons: list[str] = []

@@ -277,15 +277,20 @@ class Family:
         self._refuse_what_is_lost(self._read_back(written, architecture), architecture)
         return written
 
+    @property
+    def title(self) -> str:
+        """What sentences about what it cannot say call it."""
+        return self.name
+
     def _refuse_beyond_limits(self, architecture: Architecture) -> None:
         """Raise over a field that the class does not have so, though its config would not show it."""
         for tower in ("n_encoder_layers", "n_decoder_layers"):
             if tower in self.rules and not getattr(architecture, tower):
-                raise FamilyError(f"{self.name} cannot say {tower} 0: it has that tower.")
+                raise FamilyError(f"{self.title} cannot say {tower} 0: it has that tower.")
         for path, (holds, right) in self.limits.items():
             if not holds(architecture):
                 value = reduce(lambda value, name: getattr(value, name, None), path.split("."), architecture)
-                raise FamilyError(f"{self.name} cannot say {path} {value!r}; there it is {right}.")
+                raise FamilyError(f"{self.title} cannot say {path} {value!r}; there it is {right}.")
 
     def _refuse_what_is_lost(self, read: Architecture, architecture: Architecture) -> None:
         """Raise over the fields in which ``read``, what a written config says, is not ``architecture``."""
@@ -295,7 +300,7 @@ class Family:
             if not _same(theirs, ours) and not (name == "max_length" and ours is None)
         }
         if apart:
-            raise FamilyError(f"{self.name} cannot say {', '.join(apart.values())}.")
+            raise FamilyError(f"{self.title} cannot say {', '.join(apart.values())}.")
 
     def _says(self, config: Mapping[str, Any], architecture: Architecture) -> bool:
         """Whether a config reads to this architecture, here and in the library that reads no tensors first."""
@@ -337,7 +342,7 @@ class Family:
         return frozenset(name.removeprefix(self.prefix) for name in every)
 
     def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
-        return entries(self.weights, architecture, self.name, self.prefix)
+        return entries(self.weights, architecture, self.title, self.prefix)
 
     def bind(self, architecture: Architecture, names: Collection[str], equal: Equal | None = None) -> Binding:
         """Tie every parameter to the stored tensor that fills it.

@@ -66,6 +66,11 @@ class GGUFFamily(Family):
     bare: bool = False
     unheeded: tuple[str, ...] = ()
 
+    @property
+    def title(self) -> str:
+        """As in ``Family``."""
+        return f"GGUF's {self.arch}"
+
     def architecture(
         self, config: Mapping[str, Any], names: Collection[str] | None = None, equal: Equal | None = None
     ) -> Architecture:

@@ -63,7 +63,7 @@ class Wrapped:
         ):
             remarks.append("its logits are not capped, as the class around it leaves them")
         told = f"{self.name} is read as its text model, {self.family.name}; {kept} other tensors are kept aside"
-        return "; ".join([f"{told} and written back", *remarks]) + "."
+        return "; ".join([f"{told}, and written in {self.name}'s own dialect alone", *remarks]) + "."
 
     # Settings
 
