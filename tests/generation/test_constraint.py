@@ -146,6 +146,24 @@ def test_misuse_is_refused_in_one_sentence(random: Checkpoint, monkeypatch: pyte
         generate(random, "a", json_schema="{")
     with pytest.raises(GenerationError, match="json_schema: .*Invalid type: foo"):
         generate(random, "a", json_schema={"type": "foo"})
+    for schema in ([], 3, True, {1, 2}):
+        with pytest.raises(GenerationError, match="json_schema: .* is no schema; give JSON as a str, or a mapping"):
+            generate(random, "a", json_schema=schema)  # type: ignore[arg-type]
+    for schema in ("[]", "3", "null"):
+        with pytest.raises(GenerationError, match="json_schema: .* is no schema; a schema is an object, true or false"):
+            generate(random, "a", json_schema=schema)
+    for schema in ({"a": object()}, {"minimum": float("nan")}, "[" * 100_000):
+        with pytest.raises(GenerationError, match="json_schema: it is not JSON"):
+            generate(random, "a", json_schema=schema)
+    for pattern in (3, b"a"):
+        with pytest.raises(GenerationError, match="regex: .* is no text; give a regular expression as a str"):
+            generate(random, "a", regex=pattern)  # type: ignore[arg-type]
+    for asked in ({"regex": "\ud800"}, {"json_schema": {"enum": ["\udfff"]}}, {"json_schema": '{"const": "\\ud800"}'}):
+        with pytest.raises(GenerationError, match="it holds half of a surrogate pair"):
+            generate(random, "a", **asked)
+    with pytest.raises(GenerationError, match="regex: no text can be begun by it") as caught:
+        constrain(random, r"[^\s\S]")
+    assert "state" not in str(caught.value)
     with pytest.raises(GenerationError, match="constraint: without an end id there is no end"):
         generate(random, "a", regex="a", ignore_end=True)
     bare = Checkpoint(architecture=random.architecture, model=random.model, tokenizer=None, rules=random.rules)

@@ -32,6 +32,13 @@ class Constraint:
         self._start = library.LLMatcher(_tokens(tokenizer, library), grammar, log_level=0)
         if self._start.is_error():
             raise GenerationError(f"{name}: {_sentence(self._start.get_error())}")
+        first = self._start.deep_copy()
+        first.compute_bitmask()
+        if first.is_error():  # one that is too large, or that nothing matches, is found out when it is followed
+            raise GenerationError(
+                f"{name}: no text can be begun by it ({_sentence(first.get_error())[:-1]}); give one that some text "
+                "matches, and a smaller one where it is large."
+            )
 
     def begin(self, tokens: Sequence[int] = ()) -> Matcher:
         """A text of which ``tokens`` are written."""
@@ -79,6 +86,14 @@ def constrain(
         return None
     if regex is not None and json_schema is not None:
         raise GenerationError("regex, json_schema: both are given; give one of the two.")
+    if regex is not None and not isinstance(regex, str):
+        raise GenerationError(f"regex: {regex!r} is no text; give a regular expression as a str.")
+    schema = "" if json_schema is None else _schema(json_schema)
+    for name, text in (("regex", regex or ""), ("json_schema", schema)):
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise GenerationError(
+                f"{name}: it holds half of a surrogate pair, which no text does; give whole characters."
+            )
     tokenizer = checkpoint.tokenizer
     if tokenizer is None:
         raise GenerationError(
@@ -90,12 +105,23 @@ def constrain(
     if regex is not None:
         pattern = f"( )?({regex})" if opens else regex
         return Constraint(tokenizer, "regex", _library().LLMatcher.grammar_from_regex(pattern))
-    try:
-        schema = json.loads(json_schema) if isinstance(json_schema, str) else dict(json_schema or {})
-    except ValueError as mistake:
-        raise GenerationError(f"json_schema: it is not JSON ({mistake}).") from None
-    grammar = f"start: {'/ ?/ ' if opens else ''}%json {json.dumps(schema)}"
+    grammar = f"start: {'/ ?/ ' if opens else ''}%json {schema}"
     return Constraint(tokenizer, "json_schema", _library().LLMatcher.grammar_from_lark(grammar))
+
+
+def _schema(given: Any) -> str:
+    """As JSON, in one line."""
+    if not isinstance(given, str | Mapping):
+        raise GenerationError(f"json_schema: {given!r} is no schema; give JSON as a str, or a mapping.")
+    try:
+        schema: Any = json.loads(given) if isinstance(given, str) else given
+        if isinstance(schema, Mapping | bool):
+            return json.dumps(
+                dict(schema) if isinstance(schema, Mapping) else schema, ensure_ascii=False, allow_nan=False
+            )
+    except (ValueError, TypeError, RecursionError) as mistake:
+        raise GenerationError(f"json_schema: it is not JSON ({mistake}).") from None
+    raise GenerationError(f"json_schema: {given} is no schema; a schema is an object, true or false.")
 
 
 def _library() -> Any:
@@ -158,5 +184,5 @@ def _drops_space(tokenizer: Tokenizer) -> bool:
 
 
 def _sentence(error: str) -> str:
-    """What llguidance says over several lines, in one."""
-    return " ".join(error.split())[:300].rstrip(".") + "."
+    """What llguidance says over several lines, in one, without the state of its parser."""
+    return " ".join(error.partition("<state>")[0].split())[:300].rstrip(".") + "."
