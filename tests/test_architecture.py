@@ -54,6 +54,24 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "high_freq_factor: 4.0 must exceed low_freq_factor, 5.0",
     ),
     ({"position": "rope", "rope": {"dim": 2, "scaling": {"kind": "dynamic", **LENGTH}}}, "more than one pair"),
+    ({"n_decoder_layers": 2**40}, "n_decoder_layers: 1099511627776 does not fit; give 100000 at most"),
+    ({"n_encoder_layers": 100_001}, "n_encoder_layers: 100001 does not fit; give 100000 at most"),
+    *(
+        ({name: size}, f"^{name}: {size} is more than any table holds; give 1099511627776 at most")
+        for name in ("vocab_size", "d_model", "d_ff", "n_heads", "d_head", "n_kv_heads", "d_embedding")
+        for size in (10**30, 2**63)
+    ),
+    ({"n_encoder_layers": 1, "encoder": {"d_ff": 2**63}}, f"^encoder.d_ff: {2**63} is more than"),
+    ({"experts": {"n_experts": 2**63, "per_token": 1, "d_expert": 1}}, f"^experts.n_experts: {2**63} is more than"),
+    ({"head": {"labels": 2**63}}, f"^head.labels: {2**63} is more than"),
+    ({"vocab_size": 2**37}, "^vocab_size, d_embedding: 137438953472 times 16 is more than any table holds"),
+    ({"position": "learned", "max_length": 10**30}, "^max_length, d_embedding: 10* times 16 is more than"),
+    (
+        {"experts": {"n_experts": 2**20, "per_token": 1, "d_expert": 2**20}},
+        "^experts.n_experts, experts.d_expert, d_model: 1048576 times 1048576 times 16 is more than",
+    ),
+    ({"n_encoder_layers": 1, "encoder": {"d_head": 2**38}}, "^encoder.n_heads, encoder.d_head, d_model: 4 times"),
+    ({"norm_eps": 10**400}, "norm_eps: 10* is not a number"),
     ({"layer_types": [{"window": 0}]}, "lets a token see nothing"),
     ({"layer_types": [{"window": 2}] * 3 + [{}] * 2}, "there are 4 layers"),
     ({"layer_types": [{"rope": {}}]}, "a rotation needs position 'rope'"),

@@ -7,6 +7,8 @@ A value that makes no sense is refused where it is written, with the field, the 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +57,13 @@ PositionKind = Literal["none", "learned", "sinusoidal", "rope", "alibi"]
 Activation = Literal["relu", "relu2", "gelu", "gelu_tanh", "quick_gelu", "silu", "tanh"]
 QKNorm = Literal["head", "per_head", "full"]
 TowerName = Literal["encoder", "decoder"]
+
+MOST_LAYERS, MOST_NUMBERS = 100_000, 2**40  # of a tower; in one table: no machine holds more
+_SIZES = (
+    ("vocab_size", "d_model", "n_heads", "d_ff", "d_head", "n_kv_heads", "d_embedding", "token_types", "head.labels")
+    + ("relative_bias.buckets", "experts.n_experts", "experts.d_expert", "experts.d_shared")
+    + tuple(f"encoder.{name}" for name in ("vocab_size", "n_heads", "n_kv_heads", "d_head", "d_ff"))
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +190,12 @@ class Architecture:
                 f"n_encoder_layers, n_decoder_layers: {self.n_encoder_layers} and {self.n_decoder_layers} leave no "
                 "tower; give at least one of them a positive number."
             )
+        for name in ("n_encoder_layers", "n_decoder_layers"):
+            check_layers(name, getattr(self, name))
+        for path in _SIZES:
+            size = self._at(path) or 0
+            if size > MOST_NUMBERS:
+                raise ArchitectureError(f"{path}: {size} is more than any table holds; give {MOST_NUMBERS} at most.")
         if self.d_head is None and self.d_model % self.n_heads:
             raise ArchitectureError(
                 f"n_heads: {self.n_heads} does not divide d_model {self.d_model}; choose a divisor, or set d_head."
@@ -189,6 +204,7 @@ class Architecture:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, derive(self))
         self._check_together()
+        self._check_tables()
         object.__setattr__(self, "layer_types", self._shortest_tile())
 
     def _shortest_tile(self) -> tuple[LayerType, ...]:
@@ -204,6 +220,38 @@ class Architecture:
     def _require(self, name: str, holds: bool, right: str) -> None:
         if not holds:
             raise ArchitectureError(f"{name}: {getattr(self, name)!r} does not fit; {right}.")
+
+    def _at(self, path: str) -> Any:
+        """The field of this record or of one inside it; ``None`` where there is none."""
+        return functools.reduce(lambda record, name: getattr(record, name, None), path.split("."), self)
+
+    def _check_tables(self) -> None:
+        """Refuse tables that no machine holds, by the fields that say their rows and columns."""
+        tables = [("vocab_size", "d_embedding"), ("encoder.vocab_size", "d_embedding"), ("token_types", "d_embedding")]
+        tables += [
+            ("d_embedding", "d_model"),
+            ("head.labels", "d_model"),
+            ("d_ff", "d_model"),
+            ("encoder.d_ff", "d_model"),
+        ]
+        tables += [("experts.n_experts", "experts.d_expert", "d_model"), ("experts.d_shared", "d_model")]
+        tables += [("n_heads", "d_head", "d_model"), ("n_kv_heads", "d_head", "d_model")]
+        if self.position == "learned":
+            tables.append(("max_length", "d_embedding"))
+            tables.append(("position_offset", "d_embedding"))
+        for paths in tables:
+            sizes = [self._at(path) or 0 for path in paths]
+            if math.prod(sizes) > MOST_NUMBERS:
+                raise ArchitectureError(
+                    f"{', '.join(paths)}: {' times '.join(map(str, sizes))} is more than any table holds; give sizes "
+                    f"whose product is {MOST_NUMBERS} at most."
+                )
+        for tower in self.towers:
+            if tower.n_heads * tower.d_head * self.d_model > MOST_NUMBERS:
+                raise ArchitectureError(
+                    f"encoder.n_heads, encoder.d_head, d_model: {tower.n_heads} times {tower.d_head} times "
+                    f"{self.d_model} is more than any table holds; give sizes whose product is {MOST_NUMBERS} at most."
+                )
 
     def _check_together(self) -> None:
         """Refuse combinations that mean nothing."""
@@ -446,6 +494,12 @@ class Architecture:
     def from_toml(cls, text: str) -> Self:
         """Read ``to_toml``, or a recipe written by hand."""
         return cls.from_dict(records.from_toml(text))
+
+
+def check_layers(name: str, n_layers: Any) -> None:
+    """``ArchitectureError`` for more layers than any Transformer has: what is worked out for each would never end."""
+    if isinstance(n_layers, int) and n_layers > MOST_LAYERS:
+        raise ArchitectureError(f"{name}: {n_layers} does not fit; give {MOST_LAYERS} at most.")
 
 
 DERIVED: dict[str, Callable[[Architecture], Any]] = {

@@ -31,8 +31,9 @@ def check_types(record: Any, path: str) -> None:
         if (
             isinstance(value, int)
             and not isinstance(value, bool)
-            and _accepts(float(value), hint)
             and not _accepts(value, hint)
+            and abs(value) < 2**1000  # a float holds no more
+            and _accepts(float(value), hint)
         ):
             object.__setattr__(record, f.name, float(value))
         elif isinstance(value, list) and _accepts(tuple(value), hint):

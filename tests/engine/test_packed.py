@@ -95,14 +95,15 @@ def test_the_header_draws_the_same_layouts():
 
 @pytest.mark.parametrize("kind", BLOCKS)
 @pytest.mark.parametrize("rows", [1, 16, 37])
-def test_blocks_of_gguf_keep_their_numbers(kind: str, rows: int):
+@pytest.mark.parametrize("n", [1, 3])
+def test_blocks_of_gguf_keep_their_numbers(kind: str, rows: int, n: int):
     stored = BLOCK_FORMATS[kind]
-    columns = 3 * stored.weights
-    data = np.random.default_rng(5).integers(0, 256, (rows * 3, stored.bytes), dtype=np.uint8)
+    columns = n * stored.weights
+    data = np.random.default_rng(5).integers(0, 256, (rows * n, stored.bytes), dtype=np.uint8)
     # The float16 numbers among the bytes are made small: random ones would be infinities, too.
     for start in {"Q8_0": (0,), "Q4_0": (0,), "Q4_1": (0, 2), "Q4_K": (0, 2), "Q6_K": (208,)}[kind]:
         data[:, start : start + 2] = (
-            np.random.default_rng(start).normal(size=(rows * 3, 1)).astype(np.float16).view(np.uint8)
+            np.random.default_rng(start).normal(size=(rows * n, 1)).astype(np.float16).view(np.uint8)
         )
     blocks = Blocks(kind, rows, columns, torch.from_numpy(data).view(rows, -1))
     packed = pack_blocks(blocks)

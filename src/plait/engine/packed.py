@@ -215,6 +215,7 @@ def _fill(packed: Packed, start: int, quants: Tensor, scales: Tensor, minimums: 
     """Write rows from ``start``, a multiple of 16: ``quants (rows, g, bytes)``, scales and minimums ``(rows, g)``."""
     panel = start // PANEL
     to_scales, to_minimums, to_words = (field[panel:] for field in _fields(packed))
+    quants = quants.flatten().view(quants.shape)  # of a single row or block, numpy's strides may be any
     _interleave(quants.view(to_words.dtype), to_words)
     _interleave(scales[..., None], to_scales)
     if minimums is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plait.architecture import ArchitectureError
+from plait.architecture import ArchitectureError, check_layers
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Spelling
 from plait.families.operations import SAME, Conversion, Fields
@@ -38,6 +38,8 @@ class Reading(Mapping[str, Any]):
                 raise
             except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
                 raise self._malformed(name, self._asked[before:]) from error
+            if name in ("n_encoder_layers", "n_decoder_layers"):  # others may say something for each of them
+                check_layers(name, self._found[name])
         self._asked.append(name)
         return self._found[name]
 
