@@ -155,3 +155,15 @@ def test_a_type_that_is_not_read_is_named(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(4, dtype=torch.float8_e5m2)}, path)
     with pytest.raises(CheckpointError, match="does not read F8_E5M2, the type of the tensor 'a'"):
         SafetensorsSource([path]).read("a")
+
+
+def test_json_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    deep = ('{"a":' * 100_000 + "1" + "}" * 100_000).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(deep).to_bytes(8, "little") + deep)
+    with pytest.raises(CheckpointError, match="is not a safetensors header"):
+        SafetensorsSource([path])
+    path.unlink()
+    (tmp_path / "model.safetensors.index.json").write_bytes(deep)
+    with pytest.raises(CheckpointError, match="nested too deeply"):
+        open_folder(tmp_path)

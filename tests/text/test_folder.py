@@ -304,3 +304,92 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
         {"tokenizer_config.json": {"added_tokens_decoder": {"7": "<x>"}}},
     )
     refused("vocab.txt", "a\nb", "the cls token goes around")
+
+
+def mistaken(folder: Path, files: dict[str, Any], match: str) -> None:
+    for name, value in files.items():
+        making.write_json(folder, name, value)
+    with pytest.raises(TokenizerError, match=match) as error:
+        load_tokenizer(folder)
+    assert "\n" not in str(error.value)
+
+
+CONFIGS: list[tuple[dict[str, Any], str]] = [
+    ({"pad_token": 0}, "pad_token is 0 in its JSON files; it must be a token's string"),
+    ({"pad_token": []}, r"pad_token is \[\]"),
+    ({"pad_token": {}}, "pad_token is {}"),
+    ({"pad_token": "\ud800"}, r"pad_token is '\\ud800'"),
+    ({"added_tokens_decoder": ["<a>"]}, "added_tokens_decoder is .* an object of ids and tokens"),
+    ({"added_tokens_decoder": {"x": "<a>"}}, "added_tokens_decoder is 'x'.* an id from 0"),
+    ({"added_tokens_decoder": {"10000000": "<a>"}}, "added_tokens_decoder is '10000000'.* below 10,000,000"),
+    ({"added_tokens_decoder": {"400": None}}, "added_tokens_decoder is None"),
+    ({"added_tokens_decoder": {"400": {"content": "<a>", "lstrip": "no"}}}, "lstrip of '<a>', is 'no'"),
+    ({"additional_special_tokens": "<a>"}, "additional_special_tokens is '<a>'.* a list of tokens"),
+    ({"additional_special_tokens": 0}, "additional_special_tokens is 0"),
+    ({"additional_special_tokens": [3]}, "additional_special_tokens is 3"),
+    ({"chat_template": 3}, "chat_template is 3.* a string, or a list of objects"),
+    ({"chat_template": [{"name": "default"}]}, "chat_template is .* a name and a template"),
+]
+
+
+@pytest.mark.parametrize(("config", "match"), CONFIGS)
+def test_a_value_of_another_type_is_named(config: dict[str, Any], match: str, tmp_path: Path) -> None:
+    mistaken(tmp_path, {"tokenizer.json": making.byte_level(), "tokenizer_config.json": config}, match)
+
+
+def test_a_class_of_another_type_is_named(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[UNK]\n[CLS]\n[SEP]\n", "utf-8")
+    for config, match in (
+        ({"tokenizer_class": 3}, "tokenizer_class is 3"),
+        ({"do_lower_case": "no"}, "do_lower_case is 'no'.* true, false or null"),
+    ):
+        mistaken(tmp_path, {"tokenizer_config.json": config}, match)
+
+
+def test_added_tokens_without_a_possible_id(tmp_path: Path) -> None:
+    base = {"tokenizer.json": making.byte_level()}
+    for id in (-1, 1.5, "3", True, 10**9):
+        mistaken(tmp_path, {**base, "added_tokens.json": {"<a>": id}}, "added_tokens.json: the id of '<a>' is")
+
+
+def test_json_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    mistaken(tmp_path, {"tokenizer.json": making.byte_level(), "tokenizer_config.json": deep}, "nested too deeply")
+
+
+def test_a_panic_of_the_library_is_an_error_in_one_sentence(tmp_path: Path) -> None:
+    state = json.loads(making.byte_level())
+    state["model"]["continuing_subword_prefix"] = "@@@@"
+    mistaken(tmp_path, {"tokenizer.json": state}, "the tokenizers library cannot read it")
+
+
+def test_a_stop_while_a_file_is_read_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        @staticmethod
+        def from_file(path: str) -> None:
+            raise KeyboardInterrupt
+
+    making.write_json(tmp_path, "tokenizer.json", making.byte_level())
+    monkeypatch.setattr("plait.text.folder.Library", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        load_tokenizer(tmp_path)
+
+
+def test_byt5_has_the_sentinels_that_are_said(tmp_path: Path) -> None:
+    config: dict[str, Any] = {"tokenizer_class": "ByT5Tokenizer"}
+    for said, size in ((0, 259), (3, 262), (None, 384)):
+        making.write_json(tmp_path, "tokenizer_config.json", config | {"extra_ids": said})
+        assert len(loaded(tmp_path)) == size
+    for said in (-1, 1.5, "3", True, 10_001):
+        config["extra_ids"] = said
+        mistaken(tmp_path, {"tokenizer_config.json": config}, "extra_ids is .* a whole number from 0 to 10,000")
+    config |= {"extra_ids": 0, "eos_token": "<pad>"}
+    mistaken(tmp_path, {"tokenizer_config.json": config}, "needs three tokens")
+
+
+@pytest.mark.parametrize("ids", [[0, -1], [0, 10**9], [0, 0], [0, True]])
+def test_ids_of_vocab_json_that_cannot_be(ids: list[int], tmp_path: Path) -> None:
+    vocab = dict(zip("ab", ids, strict=True))
+    making.write_json(tmp_path, "vocab.json", vocab)
+    (tmp_path / "merges.txt").write_text("", "utf-8")
+    mistaken(tmp_path, {"vocab.json": vocab}, "from 0 to below 10,000,000|'a' and 'b' both have the id 0")

@@ -64,3 +64,25 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"IQ== 0\n!! 1\n")
     with pytest.raises(TokenizerError, match="line 2 is not a token"):
         load_tokenizer(tmp_path)
+
+
+def test_a_line_that_cannot_stand_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "r50k_base.tiktoken"
+    bytes_ = [base64.b64encode(bytes([byte])) + b" %d" % byte for byte in range(256)]
+
+    def refused(lines: list[bytes], match: str) -> None:
+        path.write_bytes(b"\n".join(lines))
+        with pytest.raises(TokenizerError, match=match) as error:
+            load_tokenizer(tmp_path)
+        assert "\n" not in str(error.value)
+
+    refused([*bytes_, b"YWI= 255"], "line 257 has the rank 255 of line 256 again")
+    refused([*bytes_, b"IQ== 256"], "line 257 has the token b'!' of line 34 again")
+    refused([*bytes_, b"YWI= 50256"], r"line 257 has the rank 50256, which is the id of '<\|endoftext\|>'")
+    refused([*bytes_, b"YWI= 300"], "line 257 has the rank 300, and 257 tokens and 1 special ones have none so high")
+    refused([*bytes_, b"YWI= " + b"9" * 5000], "line 257 is not a token in base 64, of 1 to 1000 bytes")
+    refused([*bytes_, b" 256"], "line 257 is not a token")
+    refused([*bytes_, base64.b64encode(b"a" * 1001) + b" 256"], "line 257 is not a token")
+    path.write_bytes(b"\n".join([*bytes_, base64.b64encode(b"a" * 1000) + b" 256"]))
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer is not None and tokenizer.encode("a" * 1000) == [256]

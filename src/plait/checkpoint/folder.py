@@ -65,6 +65,8 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such file.") from None
+    except RecursionError:
+        raise CheckpointError(f"{path}: its JSON is nested too deeply to be read; a few levels are usual.") from None
     except ValueError as error:
         raise CheckpointError(f"{path}: not JSON ({error}).") from None
     if not isinstance(value, dict):

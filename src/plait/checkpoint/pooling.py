@@ -111,7 +111,10 @@ def pooling_to_gguf(pooling: SentencePooling | None, arch: str) -> dict[str, Any
 
 
 def _read_modules(path: Path) -> list[dict[str, str]]:
-    modules: Any = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        modules: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        modules = None
     if not isinstance(modules, list) or not all(
         isinstance(m, dict) and isinstance(m.get("type"), str) and isinstance(m.get("path"), str) for m in modules
     ):

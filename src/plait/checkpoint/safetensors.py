@@ -114,7 +114,7 @@ def _checked_blocks(text: Any, entry: Callable[[str], Mapping[str, Any]], places
     """Which tensors are blocks, and of what type, as the metadata says it."""
     try:
         kinds: dict[str, str] = dict(json.loads(text))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise CheckpointError(f"{BLOCKS}: this metadata is {text!r}, not a JSON object of names and types.") from None
     for name, kind in kinds.items():
         if name not in places:
@@ -164,7 +164,7 @@ def _checked_header(path: Path) -> dict[str, Any]:
         entries = {name: entry for name, entry in header.items() if name != "__metadata__"}
         ends = [entry["data_offsets"][1] for entry in entries.values()]
         bad = next((name for name, entry in entries.items() if not _consistent(entry)), None)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         raise CheckpointError(f"{path}: its header of {length} bytes is not a safetensors header.") from None
     if bad is not None:
         entry = entries[bad]

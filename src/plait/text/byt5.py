@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from plait.text.control import split_control
+from plait.text.error import TokenizerError
 from plait.text.files import TokenizerFiles
 from plait.text.tokenizer import Tokenizer
 
@@ -54,12 +55,14 @@ class ByteSegmenter:
 def byt5(files: TokenizerFiles, write: Callable[[Path], None]) -> Tokenizer:
     """The tokenizer of a folder whose files name that class."""
     names = files.names(_FIRST)
-    control = {names[role]: id for id, role in enumerate(_FIRST)}
-    start = len(control)
-    sentinels = int(files.config.get("extra_ids") or 125)
+    control = {names.get(role, usual): id for id, (role, usual) in enumerate(_FIRST.items())}
+    start = len(_FIRST)
+    sentinels = files.extra_ids(125)
     control |= {f"<extra_id_{i}>": start + _BYTES + i for i in range(sentinels)}
     control |= {token.content: id for id, token in files.added().items() if id >= start + _BYTES}
     named = {role: control[name] for role, name in names.items() if name in control}
+    if len(control) < start or "eos" not in named:
+        raise TokenizerError(f"{files.folder}: a ByT5 tokenizer needs three tokens, {', '.join(_FIRST)}, each its own.")
     return Tokenizer(
         segmenter=ByteSegmenter(control, start),
         write=write,

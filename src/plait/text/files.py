@@ -13,7 +13,9 @@ from tokenizers import AddedToken
 from plait.text.chat_template import ChatTemplate
 from plait.text.conventions import ROLES, Convention
 from plait.text.error import TokenizerError
+from plait.text.ids import MOST_IDS, is_id
 
+_MOST_SENTINELS = 10_000
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
 
 
@@ -32,6 +34,8 @@ class TokenizerFiles:
     def class_name(self) -> str | None:
         """The tokenizer class the files are for, without "Fast"; None where nothing says."""
         name = self.config.get("tokenizer_class")
+        if name is not None and not isinstance(name, str):
+            raise self._mistaken("tokenizer_class", name, "the name of a class, or null")
         if name is None or name.startswith(("PreTrained", "TokenizersBackend")):
             return self.usual
         return name.removesuffix("Fast")
@@ -53,13 +57,26 @@ class TokenizerFiles:
 
     def added(self) -> dict[int, AddedToken]:
         """The added tokens that the files give an id."""
-        listed: Mapping[str, Any] = self.config.get("added_tokens_decoder") or {}
-        tokens = {int(id): _added_token(token, special=False) for id, token in listed.items()}
-        others: Mapping[str, int] = read_json(self.folder / "added_tokens.json")
+        listed: Any = self.config.get("added_tokens_decoder")
+        if listed is not None and not isinstance(listed, dict):
+            raise self._mistaken("added_tokens_decoder", listed, "an object of ids and tokens")
+        tokens: dict[int, AddedToken] = {}
+        for key, value in (listed or {}).items():
+            id = int(key) if key.isascii() and key.isdigit() and len(key) < 9 else None
+            if not is_id(id):
+                raise self._mistaken("added_tokens_decoder", key, f"an id from 0 to below {MOST_IDS:,}, as a string")
+            tokens[id] = self._added_token(value)
+        others = read_json(self.folder / "added_tokens.json")
+        for name, id in others.items():
+            if not is_id(id):
+                raise TokenizerError(
+                    f"{self.folder / 'added_tokens.json'}: the id of {name!r} is {_shown(id)}; it must be from 0 to "
+                    f"below {MOST_IDS:,}."
+                )
         known = {token.content for token in tokens.values()}
         special = set(self.special_names())
         tokens |= {
-            id: AddedToken(name, special=name in special, normalized=False)
+            id: AddedToken(self._text("added_tokens.json", name), special=name in special, normalized=False)
             for name, id in others.items()
             if name not in known
         }
@@ -67,16 +84,38 @@ class TokenizerFiles:
 
     def special_names(self) -> list[str]:
         """The tokens that the files call special, by role or not."""
-        more: list[Any] = []
+        more: list[tuple[str, Any]] = []
         for key in ("additional_special_tokens", "extra_special_tokens"):
-            value = self.config.get(key) or self._map.get(key) or ()
-            more += value.values() if isinstance(value, Mapping) else value
-        return [*self.names().values(), *(name for token in more if (name := _content(token)) is not None)]
+            for file in (self.config, self._map):
+                value = file.get(key)
+                if value is not None and not isinstance(value, (list, dict)):
+                    raise self._mistaken(key, value, "a list of tokens, or an object of names and tokens")
+                if value:
+                    more += [(key, token) for token in (value.values() if isinstance(value, dict) else value)]
+                    break
+        found = (name for key, token in more if (name := self._content(key, token)) is not None)
+        return [*self.names().values(), *found]
+
+    def switch(self, key: str) -> bool | None:
+        """A setting that is on, off, or not said."""
+        value: Any = self.config.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._mistaken(key, value, "true, false or null")
+        return value
+
+    def extra_ids(self, usual: int) -> int:
+        """How many ``<extra_id_i>`` there are, ``usual`` where the files do not say."""
+        said: Any = self.config.get("extra_ids")
+        if said is None:
+            return usual
+        if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said <= _MOST_SENTINELS:
+            raise self._mistaken("extra_ids", said, f"a whole number from 0 to {_MOST_SENTINELS:,}")
+        return said
 
     def around(self, convention: Convention, named: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The ids before and after a text: what the class implies, BOS and EOS as the files switch them."""
         before, after = convention.before, convention.after
-        add_bos, add_eos = (self.config.get(f"add_{role}_token") for role in ("bos", "eos"))
+        add_bos, add_eos = (self.switch(f"add_{role}_token") for role in ("bos", "eos"))
         if add_bos is not None and before in ((), ("bos",)):
             before = ("bos",) if add_bos and "bos" in named else ()
         if add_eos is not None and after in ((), ("eos",)):
@@ -98,12 +137,15 @@ class TokenizerFiles:
         if isinstance(source, str):
             named["default"] = source
         elif source is not None:
+            if not isinstance(source, list) or not all(map(_is_named_template, source)):
+                needed = "a string, or a list of objects with a name and a template"
+                raise self._mistaken("chat_template", source, needed)
             named = {entry["name"]: entry["template"] for entry in source}
         for file in (self.folder / "additional_chat_templates").glob("*.jinja"):
-            named[file.stem] = file.read_text("utf-8")
+            named[file.stem] = read_text(file)
         own = self.folder / "chat_template.jinja"
         if own.is_file():
-            named["default"] = own.read_text("utf-8")
+            named["default"] = read_text(own)
         if not named:
             return None
         if "default" not in named:
@@ -114,8 +156,32 @@ class TokenizerFiles:
     def _said(self, key: str, default: str | None) -> str | None:
         for file in (self.config, self._map):
             if key in file:
-                return _content(file[key])
+                return self._content(key, file[key])
         return default
+
+    def _content(self, key: str, token: Any) -> str | None:
+        content = token.get("content") if isinstance(token, dict) else token
+        if content is None and token is not None:
+            raise self._mistaken(key, token, "a token's string, or an object with it as content")
+        return None if content is None else self._text(key, content)
+
+    def _text(self, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not _is_unicode(value):
+            raise self._mistaken(key, value, "a token's string, or an object with it as content")
+        return value
+
+    def _added_token(self, token: Any) -> AddedToken:
+        content = self._text("added_tokens_decoder", self._content("added_tokens_decoder", token))
+        flags = {flag: token[flag] for flag in _FLAGS if flag in token} if isinstance(token, dict) else {}
+        if isinstance(token, str):
+            flags = {"special": False, "normalized": False}
+        for flag, value in flags.items():
+            if not isinstance(value, bool):
+                raise self._mistaken(f"added_tokens_decoder, {flag} of {content!r},", value, "true or false")
+        return AddedToken(content, **flags)
+
+    def _mistaken(self, key: str, value: Any, needed: str) -> TokenizerError:
+        return TokenizerError(f"{self.folder}: {key} is {_shown(value)} in its JSON files; it must be {needed}.")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -124,6 +190,8 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise TokenizerError(f"{path}: its JSON is nested too deeply to be read; a few levels are usual.") from None
     except ValueError as error:
         raise TokenizerError(f"{path}: it is not JSON ({error}).") from None
     if not isinstance(value, dict):
@@ -131,11 +199,26 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _content(token: Any) -> str | None:
-    return token.get("content") if isinstance(token, Mapping) else token
+def read_text(path: Path) -> str:
+    """A file's text; raises TokenizerError where it is not UTF-8."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise TokenizerError(f"{path}: it is not UTF-8 ({error}).") from None
 
 
-def _added_token(token: Any, special: bool) -> AddedToken:
-    if isinstance(token, str):
-        return AddedToken(token, special=special, normalized=False)
-    return AddedToken(token["content"], **{flag: token[flag] for flag in _FLAGS if flag in token})
+def _is_named_template(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("name", "template"))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}..."

@@ -12,11 +12,12 @@ from plait.text.byt5 import BYT5, byt5
 from plait.text.byte_level import byte_level
 from plait.text.conventions import BYTE_LEVEL, MARIAN, PIECES, WORD_PIECE, Convention
 from plait.text.error import TokenizerError
-from plait.text.files import TokenizerFiles, read_json
+from plait.text.files import TokenizerFiles, read_json, read_text
+from plait.text.ids import MOST_IDS, is_id
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
 from plait.text.renumbered import NUMBERINGS, named_pieces, renumbered
-from plait.text.tiktoken import encoding_of, is_ranks, library_of, read_ranks
+from plait.text.tiktoken import is_ranks, library_of, read_ranks
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, pieces_of_type
 from plait.text.word_piece import word_piece
@@ -66,8 +67,16 @@ def _tokenizer_json(files: TokenizerFiles) -> Tokenizer:
     path = files.folder / "tokenizer.json"
     try:
         library = Library.from_file(str(path))
-    except Exception as error:
-        raise TokenizerError(f"{path}: the tokenizers library cannot read it ({error}).") from None
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library's is no Exception
+        shown = " ".join(str(error).split())
+        raise TokenizerError(f"{path}: the tokenizers library cannot read it ({shown}).") from None
+    for id, token in library.get_added_tokens_decoder().items():
+        if not is_id(id):
+            raise TokenizerError(
+                f"{path}: the added token {token.content!r} has the id {id}; it must be below {MOST_IDS:,}."
+            )
     return _over_library(files, library, files.names())
 
 
@@ -76,12 +85,12 @@ def _byte_level(files: TokenizerFiles) -> Tokenizer:
     vocab = _vocab(folder / "vocab.json")
     default = "RobertaTokenizer" if {"<s>", "</s>", "<mask>"} <= vocab.keys() else "GPT2Tokenizer"
     convention = files.convention(BYTE_LEVEL, default, "vocab.json with merges.txt")
-    lines = (folder / "merges.txt").read_text("utf-8").split("\n")
+    lines = read_text(folder / "merges.txt").split("\n")
     pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     if any(len(pair) != 2 for pair in pairs):
         raise TokenizerError(f"{folder / 'merges.txt'}: a line must be two tokens with a space between.")
     names = files.names(convention.names)
-    space = bool(files.config.get("add_prefix_space", False))
+    space = files.switch("add_prefix_space") or False
     library = byte_level(vocab, [(left, right) for left, right in pairs], convention.pre, add_prefix_space=space)
     if convention.mask_takes_space and names.get("mask") in vocab:
         library.add_tokens([AddedToken(names["mask"], lstrip=True, special=True, normalized=False)])
@@ -92,14 +101,14 @@ def _word_piece(files: TokenizerFiles) -> Tokenizer:
     folder = files.folder
     convention = files.convention(WORD_PIECE, "BertTokenizer", "vocab.txt")
     names = files.names(convention.names)
-    lines = (folder / "vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    lines = read_text(folder / "vocab.txt").removesuffix("\n").split("\n")
     vocab = {line.rstrip("\r"): id for id, line in enumerate(lines)}
     library = word_piece(
         vocab,
         unknown=names["unk"],
-        lowercase=bool(files.config.get("do_lower_case", True)),
-        strip_accents=files.config.get("strip_accents"),
-        splits_chinese=bool(files.config.get("tokenize_chinese_chars", True)),
+        lowercase=files.switch("do_lower_case") is not False,
+        strip_accents=files.switch("strip_accents"),
+        splits_chinese=files.switch("tokenize_chinese_chars") is not False,
     )
     return _over_library(files, library, names, convention)
 
@@ -137,8 +146,7 @@ def _over_library(
 
 
 def _ranks(files: TokenizerFiles, path: Path) -> Tokenizer:
-    ranks = read_ranks(path)
-    encoding = encoding_of(path, len(ranks))
+    ranks, encoding = read_ranks(path)
     names = files.names(encoding.names)
     convention = Convention(names=names, before=("bos",) if "bos" in names else ())
     return _over_library(files, library_of(ranks, encoding), names, convention)
@@ -166,9 +174,9 @@ def _pieces(files: TokenizerFiles, name: str) -> Tokenizer:
     segmenter = PieceSegmenter(
         model,
         added={token.content: id for id, token in listed.items()},
-        sentinels=int(files.config.get("extra_ids", convention.sentinels)) if convention.sentinels else 0,
+        sentinels=files.extra_ids(convention.sentinels) if convention.sentinels else 0,
         control=control,
-        prefix_each=convention.prefix_each or bool(files.config.get("legacy", False)),
+        prefix_each=convention.prefix_each or bool(files.switch("legacy")),
     )
     named = {role: id for role, name in names.items() if (id := segmenter.id(name)) is not None}
     prefix, suffix = files.around(convention, named)
@@ -216,8 +224,13 @@ def _named_pieces(files: TokenizerFiles) -> Tokenizer:
 
 def _vocab(path: Path) -> dict[str, int]:
     vocab = read_json(path)
-    if not vocab or not all(isinstance(id, int) for id in vocab.values()):
-        raise TokenizerError(f"{path}: it must be an object of tokens and their ids.")
+    if not vocab or not all(map(is_id, vocab.values())):
+        raise TokenizerError(f"{path}: it must be an object of tokens and their ids, from 0 to below {MOST_IDS:,}.")
+    if len(set(vocab.values())) < len(vocab):
+        first: dict[int, str] = {}
+        for token, id in vocab.items():
+            if first.setdefault(id, token) != token:
+                raise TokenizerError(f"{path}: {first[id]!r} and {token!r} both have the id {id}; each needs its own.")
     return vocab
 
 

@@ -18,6 +18,8 @@ from plait.text.byte_level import GPT2, O200K, PRE_TOKENIZERS, PreTokenizer, byt
 from plait.text.error import TokenizerError
 from plait.text.spelling import byte_alphabet
 
+_LONGEST = 1000  # bytes of a token; the longest that models have are 128 spaces
+
 LLAMA3, QWEN2 = PRE_TOKENIZERS["llama3"], PRE_TOKENIZERS["qwen2"]
 
 
@@ -83,21 +85,41 @@ def encoding_of(path: Path, n_ranks: int) -> Encoding:
     return ENCODINGS[name]
 
 
-def read_ranks(path: Path) -> dict[bytes, int]:
-    """Token to rank; raises TokenizerError at a line that is none, and where a byte has no rank."""
+def read_ranks(path: Path) -> tuple[dict[bytes, int], Encoding]:
+    """Token to rank, and what goes with them.
+
+    Raises TokenizerError at a line that is none or says again what another said, at a rank that no token of the
+    encoding can have, and where a byte has no rank.
+    """
     ranks: dict[bytes, int] = {}
+    lines: dict[int, int] = {}  # of ranks
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if not line.strip():
             continue
-        word, _, rank = line.partition(b" ")
-        token = _decoded(word)
-        if token is None or not rank.strip().isdigit():
-            raise TokenizerError(f"{path}: line {number} is not a token in base 64 and its rank.")
-        ranks[token] = int(rank)
+        token, rank = _token_and_rank(line)
+        if token is None or rank is None:
+            raise TokenizerError(
+                f"{path}: line {number} is not a token in base 64, of 1 to {_LONGEST} bytes, and its rank."
+            )
+        if token in ranks or rank in lines:
+            again = lines[ranks[token] if token in ranks else rank]
+            what = f"token {token[:40]!r}" if token in ranks else f"rank {rank}"
+            raise TokenizerError(f"{path}: line {number} has the {what} of line {again} again; each stands once.")
+        ranks[token], lines[rank] = rank, number
     missing = [byte for byte in range(256) if bytes([byte]) not in ranks]
     if missing:
         raise TokenizerError(f"{path}: the byte 0x{missing[0]:02X} has no rank, so not every text could be cut.")
-    return ranks
+    encoding = encoding_of(path, len(ranks))
+    named = {id: name for name, id in encoding.specials.items()}
+    for rank, number in lines.items():
+        if rank in named:
+            raise TokenizerError(f"{path}: line {number} has the rank {rank}, which is the id of {named[rank]!r}.")
+        if rank >= len(ranks) + len(named):
+            raise TokenizerError(
+                f"{path}: line {number} has the rank {rank}, and {len(ranks)} tokens and {len(named)} special "
+                "ones have none so high."
+            )
+    return ranks, encoding
 
 
 def library_of(ranks: Mapping[bytes, int], encoding: Encoding) -> Library:
@@ -122,6 +144,14 @@ def _merges(ranks: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
         for i in range(1, len(token)):
             if token[:i] in ranks and token[i:] in ranks:
                 yield token[:i], token[i:]
+
+
+def _token_and_rank(line: bytes) -> tuple[bytes | None, int | None]:
+    word, _, rank = line.partition(b" ")
+    short = len(word) <= (_LONGEST + 2) // 3 * 4
+    rank = rank.strip()
+    token = _decoded(word) if short else None
+    return token if token and len(token) <= _LONGEST else None, int(rank) if rank.isdigit() and len(rank) < 9 else None
 
 
 def _decoded(word: bytes) -> bytes | None:
