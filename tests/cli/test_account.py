@@ -95,3 +95,19 @@ def test_a_pipe_gets_lines_without_folds_or_fill(capsys: Capture):
     lines = output(capsys, "diff", "gpt2", "gemma-3-1b").splitlines()
     assert all(line == line.rstrip() for line in lines)
     assert any(line.startswith("layer_types") and "5 x window 512" in line for line in lines)
+
+
+def test_a_row_too_long_is_said(capsys: Capture):
+    assert main(["account", "gpt2", "--length", "100000"]) == 0
+    assert "gpt2 takes rows of at most 1,024 tokens" in capsys.readouterr().err
+    assert main(["account", "gpt2", "--length", "1024"]) == 0
+    assert not capsys.readouterr().err
+
+
+def test_windows_keep_less_where_they_slide(capsys: Capture):
+    counts = plait.account(plait.preset("gemma-3-1b"))
+    for options, sliding in (([], False), (["--sliding"], True)):
+        bytes = counts.cache_bytes(2048, dtype="fp32", sliding=sliding)
+        assert f"{bytes:,}" in output(capsys, "account", "gemma-3-1b", "--length", 2048, *options)
+        said = json.loads(output(capsys, "account", "gemma-3-1b", "--length", 2048, "--format", "json", *options))
+        assert said["cache_bytes"]["fp32"] == bytes

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import plait
 from plait.architecture import Classification, Pooling
@@ -164,6 +165,8 @@ def test_convert_does_not_overwrite_unasked(forced: Path, tmp_path: Path, capsys
 
 def test_advice_names_options(forced: Path, tmp_path: Path, capsys: Capture):
     assert main(["generate", "gpt2", "a"]) == 1
+    assert "gpt2: a preset or a recipe has no tokenizer" in capsys.readouterr().err
+    assert main(["convert", "gpt2", str(tmp_path / "x"), "--to", "plait"]) == 1
     assert "say --random" in capsys.readouterr().err
     architecture = plait.load(forced).architecture
     odd = plait.save(
@@ -252,3 +255,24 @@ def test_the_reference_library_is_out_of_reach_of_commands(plait_command, tmp_pa
     code = "import importlib.util; print(importlib.util.find_spec('transformers'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env={})
     assert done.stdout == "None\n"
+
+
+@pytest.mark.filterwarnings("default")
+def test_verify_says_a_notice_once_and_reads_pickles(forced: Path, tmp_path: Path, capsys: Capture):
+    pickled = plait.save(plait.load(forced), tmp_path / "pickled", dialect="hf")
+    weights = load_file(pickled / "model.safetensors")
+    (pickled / "model.safetensors").unlink()
+    torch.save(weights, pickled / "pytorch_model.bin")
+    config = json.loads((pickled / "config.json").read_text())
+    (pickled / "config.json").write_text(json.dumps(config | {"a_strange_setting": 1}))
+    assert main(["verify", str(pickled)]) == 1
+    assert "--pickle" in capsys.readouterr().err
+    assert main(["verify", str(pickled), "--pickle"]) == 0
+    assert capsys.readouterr().err.count("a_strange_setting") == 1
+
+
+def test_text_without_a_tokenizer_is_answered_with_what_helps_here(forced: Path, tmp_path: Path, capsys: Capture):
+    bare = plait.save(plait.load(plait.load(forced).architecture, random=True), tmp_path / "bare")
+    assert main(["generate", str(bare), "1 2 3"]) == 1
+    err = capsys.readouterr().err
+    assert "name a folder with its files (tokenizer.json, say)" in err and "token ids" not in err

@@ -111,3 +111,16 @@ def test_twice_another_encoding_and_a_full_folder_are_refused(floats: Path, tmp_
     assert main(["convert", str(floats), twice, "--quantize", "int4", "--calibrate", str(tmp_path / "latin.txt")]) == 1
     assert "latin.txt: this text is not UTF-8" in capsys.readouterr().err
     assert not Path(twice).exists()
+
+
+def test_blocks_that_become_floats_or_other_blocks_are_told(floats: Path, tmp_path: Path, capsys: Capture):
+    folder, file = str(tmp_path / "q"), str(tmp_path / "q.gguf")
+    assert main(["convert", str(floats), folder, "--quantize", "int4_min"]) == 0
+    assert (
+        main(["convert", folder, file, "--to", "gguf"]) == main(["convert", folder, folder + "2", "--to", "plait"]) == 0
+    )
+    assert "--" not in capsys.readouterr().err
+    assert main(["convert", file, str(tmp_path / "hf"), "--to", "hf"]) == 0
+    assert "--to: hf holds no blocks; matrices in Q4_1 and Q8_0 are written in float32" in capsys.readouterr().err
+    assert main(["convert", file, str(tmp_path / "x.gguf"), "--to", "gguf", "--type", "Q8_0"]) == 0
+    assert "--type: matrices in Q4_1 are rounded a second time, to Q8_0" in capsys.readouterr().err

@@ -157,8 +157,11 @@ class Account:
         ]
         return [*rows, Row("total", self.parameters, 1.0, sum(work.values()) // length, sum(size.values()))]
 
-    def to_dict(self, length: int | None = None, batch: int = 1) -> dict[str, Any]:
-        """Everything as plain data, for rows of ``length`` tokens (``usual_length`` unless given)."""
+    def to_dict(self, length: int | None = None, batch: int = 1, *, sliding: bool = False) -> dict[str, Any]:
+        """Everything as plain data, for rows of ``length`` tokens (``usual_length`` unless given).
+
+        ``sliding``: see ``cache_bytes``.
+        """
         a = self.architecture
         length = length or self.usual_length()
         generates = a.kind != "encoder"
@@ -185,7 +188,9 @@ class Account:
                 ),
             },
             "weight_bytes": {dtype: self.bytes(dtype) for dtype in storage.DTYPES},
-            "cache_bytes": {dtype: self.cache_bytes(length, batch=batch, dtype=dtype) for dtype in storage.WIDTHS},
+            "cache_bytes": {
+                dtype: self.cache_bytes(length, batch=batch, dtype=dtype, sliding=sliding) for dtype in storage.WIDTHS
+            },
         }
 
 

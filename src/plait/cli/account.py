@@ -24,6 +24,7 @@ def account(
     batch: int = 1,
     dtype: Stored = "fp32",
     by: Literal["part", "layer", "tensor"] = "part",
+    sliding: bool = False,
     format: Format = "text",
 ) -> None:
     """Count a model's parameters, FLOPs and bytes, on paper.
@@ -40,6 +41,8 @@ def account(
         How the weights and the cache are stored; a cache of an int8 or int4 model is bf16.
     by
         What the lines of the table are.
+    sliding
+        Let layers with a window keep only the tokens that are in it; otherwise every layer's cache is of the whole row.
     format
         json prints everything.
     """
@@ -50,9 +53,11 @@ def account(
             raise ValueError(f"{name}: {value} is too few; give at least 1.")
     architecture = architecture_of(model)
     counts = account(architecture)
-    length = length or counts.usual_length()
+    length, longest = length or counts.usual_length(), architecture.max_length
+    if longest is not None and length > longest:
+        notice(f"--length: {model} takes rows of at most {longest:,} tokens; {length:,} are counted on paper alone.")
     if format == "json":
-        as_json(counts.to_dict(length, batch))
+        as_json(counts.to_dict(length, batch, sliding=sliding))
         return
     print(f"{model}: {in_words(architecture)}\n")
     if by == "part":
@@ -64,7 +69,7 @@ def account(
     else:
         table([{"tensor": name, "shape": " x ".join(map(str, shape))} for name, shape in counts.tensors.items()])
     print()
-    table(work(counts, length, batch, dtype))
+    table(work(counts, length, batch, dtype, sliding))
 
 
 def in_words(architecture: Architecture) -> str:
@@ -77,7 +82,7 @@ def in_words(architecture: Architecture) -> str:
     return f"{architecture.kind} of {layers} layers, {heads}, {sizes}"
 
 
-def work(counts: Account, length: int, batch: int, dtype: Stored) -> list[dict[str, Any]]:
+def work(counts: Account, length: int, batch: int, dtype: Stored, sliding: bool) -> list[dict[str, Any]]:
     """What running it takes: rows of what, and how much."""
     rows: list[dict[str, Any]] = []
     shape = f"{batch:,} x {length:,} tokens"
@@ -96,7 +101,7 @@ def work(counts: Account, length: int, batch: int, dtype: Stored) -> list[dict[s
     add(f"weights as {dtype}", counts.bytes(dtype), "bytes")
     if counts.architecture.kind != "encoder":
         kept = "bf16" if dtype.startswith("int") else dtype
-        add(f"cache as {kept}, {shape}", counts.cache_bytes(length, batch=batch, dtype=kept), "bytes")
+        add(f"cache as {kept}, {shape}", counts.cache_bytes(length, batch=batch, dtype=kept, sliding=sliding), "bytes")
     return rows
 
 

@@ -40,7 +40,7 @@ def chat(
     running.check()
     options = {**sampling.options(), **constraining.options()}
     guessing.check(loading)
-    check_text(model, loading)
+    check_text(model)
     checkpoint, runner = running.open(model, loading)
     if checkpoint.tokenizer is None or checkpoint.tokenizer.chat_template is None:
         raise ValueError(f"{model}: this checkpoint has no chat template; use plait generate.")

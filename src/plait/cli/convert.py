@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from plait.cli.models import Loading
-from plait.cli.printing import Format, as_json, table, working
+from plait.cli.printing import Format, as_json, notice, table, working
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint, Rounded
@@ -79,6 +79,8 @@ def convert(
         if to not in (None, "plait"):
             raise ValueError(f"--to: only the native dialect holds quantised matrices; leave {to} out.")
         checkpoint, report = rounded(src, quantize, calibrate, loading)
+    if quantize is None and loading.dtype == "stored":
+        tell_floats(checkpoint, to, type)
     with working(f"writing {dst}"):
         written = save(checkpoint, dst, dialect=to or "plait", overwrite=overwrite, type=type)
     if format == "json":
@@ -93,6 +95,21 @@ def convert(
         table([row(tensor) for tensor in report])
         print(f"{summary(report)['bits']:.2f} bits a weight in {len(report)} matrices\n")
     print(written)
+
+
+def tell_floats(checkpoint: Checkpoint, to: str | None, type: str | None) -> None:
+    """A notice where matrices in blocks are written otherwise than in those blocks."""
+    from plait.checkpoint.dequantise import BLOCK_FORMATS
+
+    source = checkpoint.layout.source
+    kinds = {source.stored_type(name) for name in source.names} & BLOCK_FORMATS.keys() if source else set[str]()
+    blocks = " and ".join(sorted(kinds - {type}))
+    if not blocks or to == "plait" or (to == "gguf" and type is None):
+        return
+    if type in BLOCK_FORMATS:
+        notice(f"--type: matrices in {blocks} are rounded a second time, to {type}; without it they stay as they are.")
+    elif to != "gguf":
+        notice(f"--to: {to} holds no blocks; matrices in {blocks} are written in float32. plait and gguf keep them.")
 
 
 def rounded(src: str, quantize: str, text: Path | None, loading: Loading) -> tuple[Checkpoint, list[Rounded]]:

@@ -39,7 +39,7 @@ def embed(
     """
     from plait.generation import embed
 
-    check_text(model, loading)
+    check_text(model)
     given = lines(everything()) if texts in ((), ("-",)) else list(texts)
     checkpoint = loading.open(model)
     if query is None:

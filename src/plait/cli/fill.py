@@ -38,7 +38,7 @@ def fill(
     """
     from plait.generation import fill
 
-    check_text(model, loading)
+    check_text(model)
     found: Any = fill(loading.open(model), everything() if text == "-" else text, k=k)
     if format == "json":
         as_json([[dataclasses.asdict(candidate) for candidate in candidates] for candidates in found])

@@ -97,7 +97,7 @@ class Guessing:
             return
         if self.speculate is not None:
             raise ValueError("--speculate, --draft: one of the two guesses; leave the other out.")
-        check_text(self.draft, loading)
+        check_text(self.draft)
         if not is_recipe(self.draft):
             locate(self.draft)
 
@@ -205,7 +205,7 @@ def generate(
     running.check()
     options = {**sampling.options(), **searching.options(), **constraining.options()}
     guessing.check(loading)
-    check_text(model, loading)
+    check_text(model)
     text = everything() if prompt == "-" else prompt
     checkpoint, runner = running.open(model, loading)
     request = [*messages("system", system), *messages("user", text)] if chat else text

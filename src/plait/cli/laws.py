@@ -6,6 +6,7 @@ Legend: b rows, n tokens.
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from plait.account import account
 from plait.architecture import Classification
-from plait.checkpoint import Checkpoint, SafetensorsSource, load, save
+from plait.checkpoint import Checkpoint, PlaitNotice, SafetensorsSource, load, save
 from plait.generation.padding import padded
 from plait.model import Cache, Transformer, watching
 
@@ -53,7 +54,8 @@ def laws(checkpoint: Checkpoint) -> Iterator[Law]:
 
 def saved_is_loaded(checkpoint: Checkpoint) -> Law:
     """Written and read again: the same parameters; where the source is safetensors, the same bytes under each name."""
-    with tempfile.TemporaryDirectory(prefix="plait-") as folder:
+    with tempfile.TemporaryDirectory(prefix="plait-") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaitNotice)  # what they say of the checkpoint was said when it was loaded
         saved = save(checkpoint, Path(folder) / "saved")
         again = load(saved)
         before, after = checkpoint.model.state_dict(), again.model.state_dict()

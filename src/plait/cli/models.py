@@ -151,9 +151,9 @@ class Running:
             )
 
 
-def check_text(model: str, loading: Loading) -> None:
+def check_text(model: str) -> None:
     """``ValueError`` for a preset or a recipe, which has no tokenizer, before its weights are drawn."""
-    if loading.random and not has_weights(model):
+    if not has_weights(model):
         if is_recipe(model):
             read_recipe(model)  # one that is not there, or is wrong, is told first
         raise ValueError(

@@ -16,6 +16,7 @@ OPTIONS = {  # what plait's sentences advise in Python: the option that does it 
     r"\b(overwrite|random|pickle)=True": r"--\1",
     r"\bdtype='(\w+)'": r"--dtype \1",
     r"\bdialect='(\w+)'": r"--to \1",
+    r"to read text with; give token ids": "to read text with; name a folder with its files (tokenizer.json, say)",
 }
 
 

@@ -45,7 +45,7 @@ def score(
     from plait.generation import score
 
     running.check()
-    check_text(model, loading)
+    check_text(model)
     rows = lines(everything()) if texts in ((), ("-",)) else list(texts)
     before = list(given) * len(rows) if len(given) == 1 else list(given)
     checkpoint, runner = running.open(model, loading)
