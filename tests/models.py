@@ -23,6 +23,13 @@ def random_model(architecture: Architecture, seed: int = 0, dtype: torch.dtype =
     return model.eval()
 
 
+def shallow(a: Architecture) -> Architecture:
+    """The same with two layers a tower, or one of each type: what holds for those holds for a hundred."""
+    layers = max(2, len(a.layer_types))
+    cut = {name: min(layers, getattr(a, name)) for name in ("n_encoder_layers", "n_decoder_layers")}
+    return a if len(a.layer_types) > 12 or a.shared_layers else a.replace(**cut)
+
+
 def random_tokens(*shape: int, seed: int = 1, vocabulary: int = 20) -> Tensor:
     """Tokens that every table of the grid has rows for."""
     return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(seed))

@@ -71,7 +71,7 @@ generating = architectures(kinds=("decoder", "encoder-decoder"))
 
 @given(generating)
 def test_law_8_a_token_with_a_cache(architecture):
-    model, cache = build(architecture), Cache(architecture, BATCH)
+    model, cache = build(architecture), Cache(architecture, BATCH, total_lengths=torch.full((BATCH,), LENGTH + 2))
     counts = account(architecture)
     prompt = counts.flops(LENGTH, batch=BATCH, last_only=True, **lengths(architecture))
     read = lambda: model(words(BATCH, LENGTH), cache=cache, last_only=True, **source(architecture))  # noqa: E731

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from plait.architecture import Activation, Experts, RelativeBias, Rope, Sinusoid
+from plait.architecture import Activation, Alibi, Experts, RelativeBias, Rope, Sinusoid
 from plait.engine import kernels
 from plait.engine import program as p
 from plait.engine.compiled import Compiled
@@ -359,7 +359,7 @@ def attention(rng: np.random.Generator, space: Space) -> p.Attend:
         causal=causal,
         window=int(rng.choice([1, 3, 16, 100])) if space != "memory" and rng.random() < 0.4 else None,
         softcap=1.5 if rng.random() < 0.3 else None,
-        alibi=space != "memory" and bool(rng.random() < 0.3),
+        alibi=Alibi() if space != "memory" and rng.random() < 0.3 else None,
         relative=RelativeBias(buckets=8, max_distance=20) if space != "memory" and rng.random() < 0.3 else None,
         relative_weight="relative",
     )

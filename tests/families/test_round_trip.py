@@ -12,7 +12,7 @@ from plait.parameters import parameters
 from plait.presets import PRESETS, preset
 from tests.families.making import answer, build, checkpoint, opened, read, write
 from tests.families.recipes import RECIPES
-from tests.models import far
+from tests.models import far, shallow
 
 ALL = pytest.mark.parametrize("recipe", RECIPES)
 
@@ -69,7 +69,7 @@ def test_presets_are_said_by_the_families_they_belong_to(name: str) -> None:
     said = []
     for family in FAMILIES:
         try:
-            config = family.config(preset(name))
+            config = family.config(shallow(preset(name)))
         except FamilyError:
             continue
         said.append(family.name)

@@ -82,7 +82,7 @@ def check_totals(a: Architecture, cache: Cache | None, held: Places) -> Tensor:
         limit = scaling.original_max_length or 0
         grew = after > limit
         if scaling.kind != "dynamic":
-            grew &= cache.lengths.to(after.device) <= limit
+            grew = grew & (cache.lengths.to(after.device) <= limit)
         if bool(grew.any()):
             raise ValueError(
                 f"cache: rows grew to {int(after.max())} tokens, past the original length of {limit} that their "
