@@ -15,6 +15,7 @@ from plait.text.error import TokenizerError
 from plait.text.files import TokenizerFiles, read_json, read_text
 from plait.text.ids import MOST_IDS, is_id
 from plait.text.library import LibrarySegmenter, specials_of
+from plait.text.pairs import pair_of
 from plait.text.pieces import MarianSegmenter, PieceSegmenter
 from plait.text.renumbered import NUMBERINGS, named_pieces, renumbered
 from plait.text.tiktoken import is_ranks, library_of, read_ranks
@@ -142,6 +143,7 @@ def _over_library(
         named=named,
         special_ids=segmenter.special_ids | frozenset(named.values()),
         chat_template=template,
+        pair=convention.form(named) if convention is not None else pair_of(library),
     )
 
 

@@ -17,6 +17,7 @@ from plait.text.byte_level import PRE_TOKENIZERS, byte_level
 from plait.text.chat_template import ChatTemplate
 from plait.text.error import TokenizerError
 from plait.text.library import LibrarySegmenter
+from plait.text.pairs import Pair, bert_pair
 from plait.text.pieces import PieceSegmenter
 from plait.text.spelling import byte_of
 from plait.text.tokenizer import Tokenizer
@@ -146,7 +147,8 @@ def _word_piece(metadata: _Metadata) -> Tokenizer:
         strip_accents=metadata.get("normalizer.strip_accents"),
     )
     library.add_tokens(metadata.added())
-    return _over_library(metadata, library, (named["cls"],), (named["sep"],))
+    around = named["cls"], named["sep"]
+    return _over_library(metadata, library, around[:1], around[1:], bert_pair(*around))
 
 
 def word_piece_of(token: str) -> str:
@@ -156,12 +158,19 @@ def word_piece_of(token: str) -> str:
     return token.removeprefix("▁") if token.startswith("▁") else CONTINUES + token
 
 
-def _over_library(metadata: _Metadata, library: Library, prefix: tuple[int, ...], suffix: tuple[int, ...]) -> Tokenizer:
+def _over_library(
+    metadata: _Metadata, library: Library, prefix: tuple[int, ...], suffix: tuple[int, ...], pair: Pair | None = None
+) -> Tokenizer:
     def write(folder: Path) -> None:
         if prefix or suffix:
             names = {str(metadata.tokens[id]): id for id in (*prefix, *suffix)}
             single = [*(metadata.tokens[id] for id in prefix), "$A", *(metadata.tokens[id] for id in suffix)]
-            library.post_processor = processors.TemplateProcessing(single=single, special_tokens=list(names.items()))
+            both = [
+                f"{f'${item}' if isinstance(item, str) else metadata.tokens[item]}:{type}" for item, type in pair or ()
+            ]
+            library.post_processor = processors.TemplateProcessing(
+                single=single, pair=both or None, special_tokens=list(names.items())
+            )
         library.save(str(folder / "tokenizer.json"))
         _write_config(folder, metadata.config() | {"tokenizer_class": "PreTrainedTokenizerFast"})
 
@@ -173,6 +182,7 @@ def _over_library(metadata: _Metadata, library: Library, prefix: tuple[int, ...]
         named=metadata.named,
         special_ids=metadata.special_ids(),
         chat_template=metadata.chat_template,
+        pair=pair,
     )
 
 

@@ -48,7 +48,7 @@ class Numbering:
 
 NUMBERINGS: dict[str, Numbering] = {
     "XLMRobertaTokenizer": Numbering(
-        convention=Convention(names={**_NAMES, "mask": "<mask>"}, before=("cls",), after=("sep",))
+        convention=Convention(names={**_NAMES, "mask": "<mask>"}, before=("cls",), after=("sep",), pair="roberta")
     ),
     "MBartTokenizer": Numbering(convention=_AFTER, language="en_XX"),
     "MBart50Tokenizer": Numbering(convention=_BEFORE, language="en_XX"),
@@ -119,4 +119,5 @@ def _named(
         suffix=suffix,
         named=named,
         special_ids=frozenset(vocab[name] for name in special if name in vocab),
+        pair=convention.form(named),
     )

@@ -17,6 +17,7 @@ from plait.text.chat_template import ChatTemplate
 from plait.text.control import control_parts, mark_control
 from plait.text.detokenizer import Detokenizer
 from plait.text.error import TokenizerError
+from plait.text.pairs import Pair, joined
 
 Part = str | int
 
@@ -62,6 +63,7 @@ class Tokenizer:
     ``prefix`` and ``suffix`` are the ids put around a text with ``specials``; ``named`` the ids with a role (``bos``,
     ``eos``, ``pad``, ``unk``, ``cls``, ``sep``, ``mask``); ``special_ids`` all that are no text. ``write`` saves it to
     a folder. ``target`` is the tokenizer of the other side, where source and target are cut by different rules.
+    ``pair`` is the form of two texts in one row.
     """
 
     segmenter: Segmenter
@@ -72,6 +74,7 @@ class Tokenizer:
     special_ids: frozenset[int] = frozenset()
     chat_template: ChatTemplate | None = None
     target: Tokenizer | None = None
+    pair: Pair | None = None
 
     def encode(self, text: str, specials: bool = True, *, control: bool = True) -> list[int]:
         """The ids of ``text``, within ``prefix`` and ``suffix`` where ``specials``.
@@ -82,8 +85,24 @@ class Tokenizer:
         Raises TokenizerError (a ValueError) where the text holds a lone surrogate.
         """
         _check_text(text)
+        if not isinstance(specials, bool):
+            raise TokenizerError(
+                f"specials: {specials!r} is neither True nor False; two texts in a row are encode_pair(first, second)."
+            )
         ids = self.segmenter.segment(text) if control else self.segmenter.segment_parts([text])
         return [*self.prefix, *ids, *self.suffix] if specials else ids
+
+    def encode_pair(self, first: str, second: str, *, control: bool = True) -> tuple[list[int], list[int]]:
+        """The ids of two texts in one row, a query and a passage say, and the type of each: what a reranker reads.
+
+        BERT's is [CLS] a [SEP] b [SEP], of types 0 and from b on 1; RoBERTa's <s> a </s></s> b </s>, all of type 0; a
+        tokenizer.json says its own. ``control`` as in ``encode``. Raises TokenizerError where the tokenizer has no form
+        for two texts.
+        """
+        if self.pair is None:
+            raise TokenizerError("encode_pair: this tokenizer has no form for two texts; write them as one.")
+        parts = [self.encode(text, specials=False, control=control) for text in (first, second)]
+        return joined(self.pair, *parts)
 
     def decode(self, ids: Iterable[int], skip_specials: bool = False, *, continues: bool = False) -> str:
         """The text of ``ids``, without clean-up; bytes that are no character become U+FFFD.
@@ -136,7 +155,8 @@ class Tokenizer:
         if new is None or new not in self.special_ids or new in roles:
             raise TokenizerError(f"language: {language!r} is not the code of one; it has {self.token(*now)!r} now.")
         prefix, suffix = (tuple(new if id in now else id for id in ids) for ids in (self.prefix, self.suffix))
-        return replace(self, prefix=prefix, suffix=suffix, named={**self.named, "language": new})
+        pair = self.pair and tuple((new if item in now else item, type) for item, type in self.pair)
+        return replace(self, prefix=prefix, suffix=suffix, pair=pair, named={**self.named, "language": new})
 
     def token(self, id: int) -> str:
         """The vocabulary's own spelling of an id; raises TokenizerError where it is none."""
