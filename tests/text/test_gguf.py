@@ -194,6 +194,39 @@ def test_what_plait_does_not_have_is_refused_in_words() -> None:
     refused("3 token types", token_type=[1, 1, 1])
     refused("needs tokenizer.ggml.scores", model="llama")
     refused("do not fit the vocabulary", merges=["no such"])
+    refused("the ids 3 and 4 are both the token 'b'", tokens=["x", "y", "z", "b", "b"], token_type=None)
+    refused("tokens is 'abc'; it must be a list of strings", tokens="abc")
+    refused("tokens is .* a list of strings", tokens=["a", 3])
+    refused("merges is 'a b'; it must be a list of strings", merges="a b")
+    refused("merges is .* a list of strings", merges=[["a", "b"]])
+    refused("token_type is 3; it must be a list of whole numbers", token_type=3)
+    refused("token_type has -1; its types are 0 to 6", token_type=[-1] * len(base["tokenizer.ggml.tokens"]))
+    refused("bos_token_id is '1'; it must be a whole number", bos_token_id="1")
+    refused("bos_token_id is True", bos_token_id=True)
+    refused(r"model is \['gpt2'\], and plait reads", model=["gpt2"])
+    refused(r"pre is \[\], a way to cut", pre=[])
+    refused("add_bos_token is 'no'; it must be true or false", add_bos_token="no")
+    refused("add_space_prefix is 2; it must be", add_space_prefix=2)
+    with pytest.raises(TokenizerError, match="tokenizer.chat_template is 3; it must be a string"):
+        tokenizer_from_gguf({**base, "tokenizer.chat_template": 3})
+
+
+def test_sentencepiece_and_wordpiece_metadata_with_a_token_twice() -> None:
+    metadata = making.gguf_sentencepiece(making.sentencepiece_model("bpe"))
+    tokens = list(metadata["tokenizer.ggml.tokens"])
+    tokens[-2:] = ["▁▁x", " ▁x"]
+    with pytest.raises(
+        TokenizerError, match=f"the ids {len(tokens) - 2} and {len(tokens) - 1} are both the token '▁▁x'"
+    ):
+        tokenizer_from_gguf({**metadata, "tokenizer.ggml.tokens": tokens})
+    with pytest.raises(TokenizerError, match="scores is .* a list of numbers"):
+        tokenizer_from_gguf({**metadata, "tokenizer.ggml.scores": ["1"] * len(tokens)})
+    ids = {"unknown_token_id": 0, "cls_token_id": 1, "seperator_token_id": 2}
+    named = {f"tokenizer.ggml.{key}": id for key, id in ids.items()}
+    with pytest.raises(TokenizerError, match=r"the ids 2 and 3 are both the token '\[c\]'"):
+        tokenizer_from_gguf(
+            {"tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": ["[a]", "[b]", "[c]", "▁[c]"], **named}
+        )
 
 
 def test_named_chat_templates_are_kept(tmp_path: Path) -> None:

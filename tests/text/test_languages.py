@@ -120,6 +120,37 @@ def test_a_tokenizer_json_that_puts_a_language_around(tmp_path: Path) -> None:
         ours.speaking("the")
 
 
+@pytest.mark.parametrize("model", [b"", b"junk", b"\xff" * 40])
+@pytest.mark.parametrize("kind", ["XLMRobertaTokenizer", "PegasusTokenizer", "LlamaTokenizer", "M2M100Tokenizer"])
+def test_a_sentencepiece_model_that_is_none(kind: str, model: bytes, tmp_path: Path) -> None:
+    if kind == "M2M100Tokenizer":
+        m2m_folder(tmp_path, ["__en__"])
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(model)
+    making.write_json(tmp_path, "tokenizer_config.json", {"tokenizer_class": kind, "chat_template": "<s>"})
+    with pytest.raises(TokenizerError, match="the model cannot be read"):
+        load_tokenizer(tmp_path)
+
+
+def test_ids_of_an_m2m_vocabulary(tmp_path: Path) -> None:
+    folder = m2m_folder(tmp_path, ["__en__", "__fr__"])
+    vocab = json.loads((folder / "vocab.json").read_text("utf-8"))
+    for id, message in ((-1, "from 0 to below"), (10**9, "from 0 to below"), (0, "'<s>' and 'x' both have the id 0")):
+        making.write_json(folder, "vocab.json", {**vocab, "x": id})
+        with pytest.raises(TokenizerError, match=message):
+            load_tokenizer(folder)
+    making.write_json(folder, "vocab.json", vocab)
+    making.write_json(folder, "added_tokens.json", {"__fr__": len(vocab)})
+    with pytest.raises(TokenizerError, match="'__en__' and '__fr__' both have one id"):
+        load_tokenizer(folder)
+
+
+def test_a_kind_that_needs_an_unknown_token_says_so(tmp_path: Path) -> None:
+    folder = m2m_folder(tmp_path, ["__en__"])
+    making.write_json(folder, "tokenizer_config.json", {"tokenizer_class": "M2M100Tokenizer", "unk_token": None})
+    with pytest.raises(TokenizerError, match="unk_token is None"):
+        load_tokenizer(folder)
+
+
 def test_languages_that_are_not_listed_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(TokenizerError, match="list no languages"):
         loaded(m2m_folder(tmp_path, []))

@@ -183,11 +183,38 @@ def test_texts_are_read_one_by_one() -> None:
         ({"specials": {"end": "x"}}, "'end' is no role"),
         ({"before": ["cls"]}, "cls: it should go around texts"),
         ({"lowercase": True}, "lowercase: a byte-bpe vocabulary keeps every character"),
+        ({"kind": ["bpe"]}, r"kind: \['bpe'\] is not one of"),
+        ({"specials": {"pad": "a"}}, "specials: pad is 'a', which a vocabulary has for text itself"),
+        ({"specials": {"pad": "Ġ"}}, "specials: pad is 'Ġ'"),
+        ({"specials": {"pad": "<0x41>"}, "kind": "bpe"}, "specials: pad is '<0x41>'"),
+        ({"specials": {"pad": "##a"}, "kind": "wordpiece"}, "specials: pad is '##a'"),
+        ({"specials": {"pad": 3}}, "specials: pad is 3, and must be a string"),
+        ({"specials": {"pad": ""}}, "specials: pad is ''"),
+        ({"specials": {"pad": "<\ud800>"}}, "specials: pad is .* a string of characters"),
+        ({"vocab_size": 300.0}, "vocab_size: it is 300.0, and must be a whole number"),
+        ({"vocab_size": True}, "vocab_size: it is True"),
+        ({"vocab_size": 10**8}, "vocab_size: it is 100000000, .* from 1 to 10,000,000"),
+        ({"min_frequency": 0}, "min_frequency: it is 0, and must be a whole number from 1"),
+        ({"min_frequency": "2"}, "min_frequency: it is '2'"),
     ],
 )
 def test_what_cannot_be_learnt_is_refused(options: dict, message: str) -> None:
     with pytest.raises(TokenizerError, match=message):
         train_tokenizer(["some text\n"], **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["fine\n", 3], "texts: number 2 is of the type int, and must be a string"),
+        (["fine\n", "\ud800"], "texts: number 2 has half of a surrogate pair"),
+        ("one string", "texts: it is one string, and must be several"),
+    ],
+)
+def test_texts_that_are_none(kind: str, texts: list, message: str) -> None:
+    with pytest.raises(TokenizerError, match=message):
+        train_tokenizer(texts, kind=kind, vocab_size=500)
 
 
 def test_nothing_to_learn_from(tmp_path: Path) -> None:

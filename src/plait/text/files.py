@@ -14,6 +14,7 @@ from plait.text.chat_template import ChatTemplate
 from plait.text.conventions import ROLES, Convention
 from plait.text.error import TokenizerError
 from plait.text.ids import MOST_IDS, is_id
+from plait.text.spelling import is_unicode
 
 _MOST_SENTINELS = 10_000
 _FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
@@ -54,6 +55,12 @@ class TokenizerFiles:
         """Role to token, where a file says or the class implies."""
         said = {role: self._said(f"{role}_token", (defaults or {}).get(role)) for role in ROLES}
         return {role: name for role, name in said.items() if name is not None}
+
+    def unknown(self, names: Mapping[str, str]) -> str:
+        """The unknown token, of a kind that cannot do without."""
+        if "unk" not in names:
+            raise self._mistaken("unk_token", None, "a token's string, which this kind of vocabulary needs")
+        return names["unk"]
 
     def added(self) -> dict[int, AddedToken]:
         """The added tokens that the files give an id."""
@@ -166,7 +173,7 @@ class TokenizerFiles:
         return None if content is None else self._text(key, content)
 
     def _text(self, key: str, value: Any) -> str:
-        if not isinstance(value, str) or not _is_unicode(value):
+        if not isinstance(value, str) or not is_unicode(value):
             raise self._mistaken(key, value, "a token's string, or an object with it as content")
         return value
 
@@ -209,14 +216,6 @@ def read_text(path: Path) -> str:
 
 def _is_named_template(entry: Any) -> bool:
     return isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("name", "template"))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
 
 
 def _shown(value: Any) -> str:

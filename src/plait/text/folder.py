@@ -16,7 +16,7 @@ from plait.text.files import TokenizerFiles, read_json, read_text
 from plait.text.ids import MOST_IDS, is_id
 from plait.text.library import LibrarySegmenter, specials_of
 from plait.text.pairs import pair_of
-from plait.text.pieces import MarianSegmenter, PieceSegmenter
+from plait.text.pieces import MarianSegmenter, PieceSegmenter, processor_of
 from plait.text.renumbered import NUMBERINGS, named_pieces, renumbered
 from plait.text.tiktoken import is_ranks, library_of, read_ranks
 from plait.text.tokenizer import Tokenizer
@@ -106,7 +106,7 @@ def _word_piece(files: TokenizerFiles) -> Tokenizer:
     vocab = {line.rstrip("\r"): id for id, line in enumerate(lines)}
     library = word_piece(
         vocab,
-        unknown=names["unk"],
+        unknown=files.unknown(names),
         lowercase=files.switch("do_lower_case") is not False,
         strip_accents=files.switch("strip_accents"),
         splits_chinese=files.switch("tokenize_chinese_chars") is not False,
@@ -171,6 +171,7 @@ def _pieces(files: TokenizerFiles, name: str) -> Tokenizer:
         *files.special_names(),
         *(token.content for token in listed.values() if token.special),
     ]
+    processor_of(model)  # nothing else reads bytes that are no model
     if template is not None:
         control += [name for name in pieces_of_type(model, PieceType.USER_DEFINED) if template.controls(name)]
     segmenter = PieceSegmenter(
@@ -206,7 +207,7 @@ def _marian(files: TokenizerFiles) -> Tokenizer:
         named = {role: vocab[token] for role, token in names.items() if token in vocab}
         prefix, suffix = files.around(convention, named)
         return Tokenizer(
-            segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special),
+            segmenter=MarianSegmenter(model, vocab, unknown=files.unknown(names), special=special),
             write=_writer(folder),
             prefix=prefix,
             suffix=suffix,

@@ -6,7 +6,7 @@ The ``tokenizer.*`` keys are those of the GGUF specification (ggml, docs/gguf.md
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any]) -> Tokenizer:
     kind = metadata.get("tokenizer.ggml.model")
     if kind is None or "tokenizer.ggml.tokens" not in metadata:
         raise TokenizerError("GGUF: the metadata holds no tokenizer (tokenizer.ggml.model and tokenizer.ggml.tokens).")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise TokenizerError(f"GGUF: tokenizer.ggml.model is {kind!r}, and plait reads {', '.join(map(repr, _KINDS))}.")
     return _KINDS[kind](_Metadata(metadata))
 
@@ -54,22 +54,48 @@ class _Metadata:
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self._metadata = metadata
-        self.tokens: list[str] = list(self.get("tokens"))
-        self.named = {role: int(id) for role, key in NAMED.items() if (id := self.get(key)) is not None}
+        self.tokens: list[str] = self.listed("tokens", str, "strings")
+        self.named: dict[str, int] = {role: id for role, key in NAMED.items() if (id := self.get(key)) is not None}
         for role, id in self.named.items():
+            if not isinstance(id, int) or isinstance(id, bool):
+                raise TokenizerError(f"GGUF: tokenizer.ggml.{NAMED[role]} is {id!r:.60}; it must be a whole number.")
             if not 0 <= id < len(self.tokens):
                 raise TokenizerError(f"GGUF: the {role} id {id} is outside the vocabulary of {len(self.tokens)} ids.")
-        types: Sequence[int] | None = self.get("token_type")
-        self.types = list(map(int, types)) if types is not None else self._guessed_types()
+        typed = self.get("token_type") is not None
+        self.types = self.listed("token_type", int, "whole numbers") if typed else self._guessed_types()
+        unknown = next((type for type in self.types if not 0 <= type <= max(PieceType)), None)
+        if unknown is not None:
+            raise TokenizerError(f"GGUF: tokenizer.ggml.token_type has {unknown}; its types are 0 to {max(PieceType)}.")
         if len(self.types) != len(self.tokens):
             raise TokenizerError(f"GGUF: {len(self.types)} token types are given for {len(self.tokens)} tokens.")
-        source: str | None = metadata.get("tokenizer.chat_template")
+        source, tool_use = (self._template(f"tokenizer.chat_template{end}") for end in ("", ".tool_use"))
         names = {f"{role}_token": self.tokens[id] for role, id in self.named.items()}
-        tool_use: str | None = metadata.get("tokenizer.chat_template.tool_use")
         self.chat_template = None if source is None else ChatTemplate(source=source, tool_use=tool_use, tokens=names)
 
     def get(self, key: str, default: Any = None) -> Any:
         return self._metadata.get(f"tokenizer.ggml.{key}", default)
+
+    def listed(self, key: str, kind: type | tuple[type, ...], what: str) -> list[Any]:
+        """A list of values of a kind, empty where there is none."""
+        values = self.get(key, ())
+        if not isinstance(values, (list, tuple)) or not all(
+            isinstance(value, kind) and not isinstance(value, bool) for value in values
+        ):
+            raise TokenizerError(f"GGUF: tokenizer.ggml.{key} is {values!r:.60}; it must be a list of {what}.")
+        return list(values)
+
+    def switch(self, key: str, default: bool) -> bool:
+        """A setting that is on or off."""
+        value = self.get(key, default)
+        if value not in (True, False):  # or 1 and 0
+            raise TokenizerError(f"GGUF: tokenizer.ggml.{key} is {value!r:.60}; it must be true or false.")
+        return bool(value)
+
+    def _template(self, key: str) -> str | None:
+        value = self._metadata.get(key)
+        if value is not None and not isinstance(value, str):
+            raise TokenizerError(f"GGUF: {key} is {value!r:.60}; it must be a string.")
+        return value
 
     def control(self) -> list[str]:
         template = self.chat_template
@@ -90,8 +116,8 @@ class _Metadata:
 
     def around(self, bos: bool, eos: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The ids before and after a text; ``bos`` and ``eos`` are the defaults of files that do not say."""
-        before = self.named.get("bos") if self.get("add_bos_token", bos) else None
-        after = self.named.get("eos") if self.get("add_eos_token", eos) else None
+        before = self.named.get("bos") if self.switch("add_bos_token", bos) else None
+        after = self.named.get("eos") if self.switch("add_eos_token", eos) else None
         return (() if before is None else (before,)), (() if after is None else (after,))
 
     def config(self) -> dict[str, Any]:
@@ -116,17 +142,31 @@ class _Metadata:
         return [known.get(id, PieceType.NORMAL) for id in range(len(self.tokens))]
 
 
+def _numbered(pieces: Iterable[str]) -> dict[str, int]:
+    """Piece to id; only ids without a name may share one."""
+    vocab: dict[str, int] = {}
+    for id, piece in enumerate(pieces):
+        first = vocab.setdefault(piece, id)
+        if piece and first != id:
+            raise TokenizerError(
+                f"GGUF: the ids {first} and {id} are both the token {piece!r:.60} in tokenizer.ggml.tokens; each needs "
+                "its own."
+            )
+    return vocab
+
+
 def _byte_level(metadata: _Metadata) -> Tokenizer:
     name = metadata.get("pre", "default")
-    if name not in PRE_TOKENIZERS:
+    if not isinstance(name, str) or name not in PRE_TOKENIZERS:
         raise TokenizerError(
             f"GGUF: tokenizer.ggml.pre is {name!r}, a way to cut text that plait does not have; it has "
             f"{', '.join(PRE_TOKENIZERS)}."
         )
-    vocab = {token: id for id, token in enumerate(metadata.tokens)}
-    merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in metadata.get("merges", ()))]
+    vocab = _numbered(metadata.tokens)
+    pairs: list[str] = metadata.listed("merges", str, "strings")
+    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in pairs)]
     pre = PRE_TOKENIZERS[name]
-    space = bool(metadata.get("add_space_prefix", False))
+    space = metadata.switch("add_space_prefix", False)
     library = byte_level(vocab, merges, pre, added=metadata.added(), add_prefix_space=space)
     return _over_library(metadata, library, *metadata.around(bos=pre.whole_words, eos=False))
 
@@ -139,12 +179,13 @@ def _word_piece(metadata: _Metadata) -> Tokenizer:
     lacking = [role for role in ("cls", "sep", "unk") if role not in named]
     if lacking:
         raise TokenizerError(f"GGUF: a 'bert' tokenizer needs tokenizer.ggml.{NAMED[lacking[0]]}.")
-    vocab = {word_piece_of(token): id for id, token in enumerate(metadata.tokens)}
+    vocab = _numbered(map(word_piece_of, metadata.tokens))
+    accents = metadata.get("normalizer.strip_accents") is not None
     library = word_piece(
         vocab,
         unknown=metadata.tokens[named["unk"]],
-        lowercase=bool(metadata.get("normalizer.lowercase", True)),
-        strip_accents=metadata.get("normalizer.strip_accents"),
+        lowercase=metadata.switch("normalizer.lowercase", True),
+        strip_accents=metadata.switch("normalizer.strip_accents", True) if accents else None,
     )
     library.add_tokens(metadata.added())
     around = named["cls"], named["sep"]
@@ -187,12 +228,13 @@ def _over_library(
 
 
 def _sentencepiece(metadata: _Metadata) -> Tokenizer:
-    scores = metadata.get("scores")
-    if scores is None or len(scores) != len(metadata.tokens):
+    scores: list[float] = metadata.listed("scores", (int, float), "numbers")
+    if len(scores) != len(metadata.tokens):
         raise TokenizerError("GGUF: a 'llama' tokenizer needs tokenizer.ggml.scores, one score for each token.")
     # Runs of spaces are stored as spaces in some files; sentencepiece writes a space as ▁.
     pieces = [token.replace(" ", "▁") for token in metadata.tokens]
-    space = bool(metadata.get("add_space_prefix", True))
+    _numbered(pieces)
+    space = metadata.switch("add_space_prefix", True)
     model = bpe_model(pieces, map(float, scores), metadata.types, add_dummy_prefix=space)
     prefix, suffix = metadata.around(bos=True, eos=False)
 

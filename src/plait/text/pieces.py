@@ -33,14 +33,14 @@ class PieceSegmenter:
         control: Collection[str] = (),
         prefix_each: bool = False,
     ) -> None:
-        processor = _processor(model)
+        processor = processor_of(model)
         ids = list(range(processor.GetPieceSize()))
         stored: dict[str, int] = dict(zip(processor.IdToPiece(ids), ids, strict=True))
         fixed = {name for name, is_control in zip(stored, processor.IsControl(ids), strict=True) if is_control}
         named = {name for name in control if name in stored and stored[name] != processor.unk_id()}
         if not named <= fixed:
             model = retyped(model, named, PieceType.CONTROL)
-            processor = _processor(model)
+            processor = processor_of(model)
         last = len(ids) + sentinels - 1
         extra = {f"<extra_id_{index}>": last - index for index in range(sentinels) if "<extra_id_0>" not in stored}
         extra |= {name: id for name, id in (added or {}).items() if name not in stored}
@@ -56,7 +56,7 @@ class PieceSegmenter:
 
     @cached_property
     def _later(self) -> SentencePieceProcessor:
-        return self._first if self._prefix_each else _processor(without_dummy_prefix(self.model))
+        return self._first if self._prefix_each else processor_of(without_dummy_prefix(self.model))
 
     def segment(self, text: str) -> list[int]:
         """The ids of a text; control strings become their ids."""
@@ -99,7 +99,7 @@ class MarianSegmenter:
     ) -> None:
         if unknown not in vocab:
             raise TokenizerError(f"vocab.json: the unknown token {unknown!r} is not in it.")
-        self._processor = _processor(model)
+        self._processor = processor_of(model)
         self._vocab, self._codes = vocab, codes
         self._tokens = {id: token for token, id in vocab.items()}
         self._unknown = vocab[unknown]
@@ -141,7 +141,10 @@ def _spelled(token: str, drops_space: bool) -> bytes:
     return (token.removeprefix(_SPACE) if drops_space else token).replace(_SPACE, " ").encode()
 
 
-def _processor(model: bytes) -> SentencePieceProcessor:
+def processor_of(model: bytes) -> SentencePieceProcessor:
+    """A sentencepiece model ready to cut text; raises TokenizerError where the bytes are none."""
+    if not model:
+        raise TokenizerError("sentencepiece: the model cannot be read (it is empty).")
     try:
         return SentencePieceProcessor(model_proto=model)
     except Exception as error:

@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentencepiece import SentencePieceProcessor
-
 from plait.text.conventions import Convention
 from plait.text.error import TokenizerError
 from plait.text.files import TokenizerFiles
-from plait.text.pieces import MarianSegmenter
+from plait.text.pieces import MarianSegmenter, processor_of
 from plait.text.tokenizer import Tokenizer
 
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
@@ -38,7 +36,7 @@ class Numbering:
 
     def vocab(self, model: bytes, mask: str | None, languages: list[str]) -> dict[str, int]:
         """Every name and its id."""
-        processor = SentencePieceProcessor(model_proto=model)
+        processor = processor_of(model)
         numbers = range(self.skipped, processor.GetPieceSize())
         vocab = {name: id for id, name in enumerate(self.first)}
         vocab |= {processor.IdToPiece(number): number + self.offset for number in numbers}
@@ -81,7 +79,11 @@ def named_pieces(files: TokenizerFiles, name: str, vocab: dict[str, int], write:
     languages = _languages(files, names, vocab)
     listed = {token.content: id for id, token in files.added().items()}
     usual = {language: len(vocab) + i for i, language in enumerate(languages)}
-    vocab = {**vocab, **{language: listed.get(language, id) for language, id in usual.items()}}
+    ids = {id: name for name, id in vocab.items()}
+    for language, id in usual.items():
+        if (name := ids.setdefault(listed.get(language, id), language)) != language:
+            raise TokenizerError(f"{files.folder}: {name!r} and {language!r} both have one id; each needs its own.")
+    vocab = {name: id for id, name in ids.items()}
     return _named(files, model, vocab, names, M2M_100, languages, "en", write)
 
 
@@ -113,7 +115,7 @@ def _named(
     special = [*names.values(), *languages]
     prefix, suffix = files.around(convention, named)
     return Tokenizer(
-        segmenter=MarianSegmenter(model, vocab, unknown=names["unk"], special=special, codes=False),
+        segmenter=MarianSegmenter(model, vocab, unknown=files.unknown(names), special=special, codes=False),
         write=write,
         prefix=prefix,
         suffix=suffix,

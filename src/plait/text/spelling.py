@@ -36,6 +36,15 @@ def byte_of(token: str) -> int | None:
     return int(match[1], 16) if match else None
 
 
+def is_unicode(text: str) -> bool:
+    """Whether the text is characters alone: half of a surrogate pair, which JSON can hold, has no bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def spelling(decoder: Mapping[str, Any] | None) -> Spelling:
     """The bytes of a token, by the decoder's JSON; no decoder joins tokens by spaces. TokenizerError if unknown."""
     steps = [_joined_by_spaces] if decoder is None else _steps(decoder)

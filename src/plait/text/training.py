@@ -12,14 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizers import Tokenizer as Library
 
 from plait.text.conventions import ROLES, WORD_PIECE
 from plait.text.error import TokenizerError
+from plait.text.ids import MOST_IDS
 from plait.text.library import LibrarySegmenter
-from plait.text.spelling import byte_alphabet
+from plait.text.spelling import byte_alphabet, byte_of, is_unicode
 from plait.text.tokenizer import Tokenizer
 
 PLAIN = {"pad": "<pad>", "bos": "<s>", "eos": "</s>"}
@@ -88,15 +90,17 @@ def train_tokenizer(
 
     Raises TokenizerError for an unknown kind or role, for fewer ids than it needs, and where the texts hold nothing.
     """
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise TokenizerError(f"kind: {kind!r} is not one of {', '.join(KINDS)}.")
     if lowercase and kind != "wordpiece":
         raise TokenizerError(f"lowercase: a {kind} vocabulary keeps every character; only wordpiece may lose case.")
     row = KINDS[kind]
+    _check_numbers(vocab_size, min_frequency)
     names = {**row.names, **(specials or {})}
     for role in (*names, *(before or ()), *(after or ())):
         if role not in ROLES:
             raise TokenizerError(f"specials: {role!r} is no role; roles are {', '.join(ROLES)}.")
+    _check_specials(names, kind)
     unique = tuple(dict.fromkeys(names.values()))
     if vocab_size < row.fixed + len(unique):
         raise TokenizerError(
@@ -139,9 +143,35 @@ def lines(paths: Iterable[Path]) -> Iterator[str]:
                 ) from None
 
 
+def _check_numbers(vocab_size: Any, min_frequency: Any) -> None:
+    for name, value, least in (("vocab_size", vocab_size, 1), ("min_frequency", min_frequency, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST_IDS:
+            raise TokenizerError(
+                f"{name}: it is {value!r:.40}, and must be a whole number from {least} to {MOST_IDS:,}."
+            )
+
+
+def _check_specials(names: Mapping[str, Any], kind: str) -> None:
+    """A special token is found in every text before it is cut, so it must not be what texts are cut into."""
+    for role, token in names.items():
+        if not isinstance(token, str) or not token or not is_unicode(token):
+            raise TokenizerError(f"specials: {role} is {token!r:.40}, and must be a string of characters.")
+        if len(token) == 1 or byte_of(token) is not None or (kind == "wordpiece" and token.startswith("##")):
+            raise TokenizerError(
+                f"specials: {role} is {token!r}, which a vocabulary has for text itself; choose a name such as "
+                f"<{role}>."
+            )
+
+
 def _checked(texts: Iterable[str]) -> Iterator[str]:
     empty = True
-    for text in texts:
+    if isinstance(texts, (str, bytes)):
+        raise TokenizerError("texts: it is one string, and must be several: a list of them, or a generator.")
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise TokenizerError(f"texts: number {number} is of the type {type(text).__name__}, and must be a string.")
+        if not is_unicode(text):
+            raise TokenizerError(f"texts: number {number} has half of a surrogate pair, which is no character.")
         empty = empty and not text.strip()
         yield text
     if empty:
@@ -257,8 +287,8 @@ def _word_piece(texts: Iterable[str], plan: Plan) -> Library:
 
 
 def _bytes(texts: Iterable[str], plan: Plan) -> Library:
-    for _ in texts:  # nothing is learnt; that there is something is checked
-        break
+    for _ in texts:  # nothing is learnt; that they are texts is checked
+        pass
     alphabet = sorted(byte_alphabet(), key=byte_alphabet().__getitem__)
     vocab = {token: id for id, token in enumerate((*plan.specials, *alphabet))}
     library = Library(models.BPE(vocab=vocab, merges=[]))
