@@ -23,11 +23,10 @@ from plait.text.pieces import PieceSegmenter
 from plait.text.spelling import byte_of
 from plait.text.tokenizer import Tokenizer
 from plait.text.wire import PieceType, is_bpe, pieces_of_type
-from plait.text.word_piece import CONTINUES
+from plait.text.word_piece import CONTINUES, LONGEST_WORD
 
 _SPACE = "▁"
 _NO_SCORE = -1000.0  # of a piece that no merge makes
-_LONGEST_WORD = 100  # characters of a word that BERT cuts
 
 
 @dataclass(frozen=True)
@@ -194,10 +193,10 @@ def _word_piece(segmenter: LibrarySegmenter, state: Mapping[str, Any]) -> _Vocab
         raise TokenizerError(
             "tokenizer.json: llama.cpp sets Chinese characters apart and knows ## alone in a WordPiece."
         )
-    if not rules[0]["clean_text"] or model["max_input_chars_per_word"] != _LONGEST_WORD:
+    if not rules[0]["clean_text"] or model["max_input_chars_per_word"] != LONGEST_WORD:
         raise TokenizerError(
             f"tokenizer.json: clean_text is {rules[0]['clean_text']} and max_input_chars_per_word "
-            f"{model['max_input_chars_per_word']}; GGUF cannot say so, and is read with True and {_LONGEST_WORD}."
+            f"{model['max_input_chars_per_word']}; GGUF cannot say so, and is read with True and {LONGEST_WORD}."
         )
     unclear = next((piece for piece in model["vocab"] if not piece or word_piece_of(_marked(piece)) != piece), None)
     if unclear is not None:
