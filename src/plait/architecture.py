@@ -94,7 +94,8 @@ class Tower:
     @property
     def distinct(self) -> tuple[Layer, ...]:
         """The layers that have weights of their own."""
-        return tuple(self.layers[self.schedule.index(i)] for i in range(max(self.schedule) + 1))
+        first = {i: turn for turn, i in reversed(list(enumerate(self.schedule)))}
+        return tuple(self.layers[first[i]] for i in range(max(self.schedule) + 1))
 
     @property
     def group(self) -> int:

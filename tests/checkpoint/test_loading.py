@@ -125,6 +125,16 @@ def test_ld6_a_parameter_that_nothing_fills_is_an_error(tmp_path: Path) -> None:
         load(write_llama(tmp_path, tensors))
 
 
+def test_a_config_of_many_more_layers_than_the_file_has_is_told_at_once(tmp_path: Path) -> None:
+    folder = write_llama(tmp_path, llama_tensors())
+    write_config(folder, num_hidden_layers=90_000)
+    with pytest.raises(ValueError, match=r"llama config says 90000 layers, and the file has \d+ tensors"):
+        load(folder)
+    write_config(folder, num_hidden_layers=200_000)
+    with pytest.raises(ValueError, match="n_decoder_layers: 200000 does not fit; give 100000 at most"):
+        load(folder)
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_ld8_either_alias_may_be_the_stored_one(tmp_path: Path, declared: bool) -> None:
     tensors = llama_tensors(head=False)

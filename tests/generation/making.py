@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import copy
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -233,6 +234,11 @@ class _Detokenizer:
 
     def push(self, token: int) -> str:
         return "" if token in self.hidden else self._show(self.decoder.decode(self.tokenizer.pieces[token]))
+
+    def fork(self) -> Any:
+        twin = copy.copy(self)
+        twin.decoder = copy.copy(self.decoder)
+        return twin
 
     def flush(self) -> str:
         return self._show(self.decoder.decode(b"", final=True))

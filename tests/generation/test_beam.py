@@ -19,6 +19,7 @@ from plait.generation.beam import EarlyStopping, Found, beam_search
 from plait.generation.decode import decode
 from plait.generation.row import Request
 from plait.generation.settings import Settings
+from plait.generation.transcript import Transcript
 from tests.generation.making import (
     DECODERS,
     ROPE,
@@ -279,6 +280,23 @@ def test_ge19_a_stop_string_ends_a_beam() -> None:
     pieces = list(stream(model, [0], beams=3, stop="DEFGHIJ", max_new_tokens=6))
     assert [piece.token for piece in pieces] == done.tokens
     assert "".join(piece.text for piece in pieces) == "x"
+
+
+def test_ge19_beams_share_what_they_read_and_go_on_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each token is read once for each way that it continues; what one beam reads, the others do not."""
+    pushed: list[int] = []
+    read = Transcript.push
+    monkeypatch.setattr(Transcript, "push", lambda self, token: (pushed.append(token), read(self, token))[1])
+    letters = ToyTokenizer(["<s>", "</s>", *"abcdefghijklmnopqrst", *(bytes([b]) for b in "é".encode())], bos=0, eos=1)
+    model = checkpoint(random_model(ROPE.replace(vocab_size=24)), tokenizer=letters)
+    options: Any = {"beams": 3, "n_best": 3, "max_new_tokens": 30}
+    several = generate(model, [0, 5], stop=["é!", "zz"], **options)
+    assert len(pushed) < 30 * 7 + 3 * 31
+    assert [one.tokens for one in several] == [one.tokens for one in generate(model, [0, 5], **options)]  # type: ignore[union-attr]
+    for stop in "abcdefgh":
+        for one in generate(model, [0, 5], stop=stop, **options):  # type: ignore[union-attr]
+            new = letters.decode(one.tokens, skip_specials=True)
+            assert (new.find(stop) == len(new) - 1) == (one.finish == "stop") and stop not in new[:-1], new
 
 
 def test_ge17_beams_end_at_the_limit_of_their_row() -> None:

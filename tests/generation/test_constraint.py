@@ -158,7 +158,12 @@ def test_misuse_is_refused_in_one_sentence(random: Checkpoint, monkeypatch: pyte
     for pattern in (3, b"a"):
         with pytest.raises(GenerationError, match="regex: .* is no text; give a regular expression as a str"):
             generate(random, "a", regex=pattern)  # type: ignore[arg-type]
-    for asked in ({"regex": "\ud800"}, {"json_schema": {"enum": ["\udfff"]}}, {"json_schema": '{"const": "\\ud800"}'}):
+    halves: list[dict[str, Any]] = [
+        {"regex": "\ud800"},
+        {"json_schema": {"enum": ["\udfff"]}},
+        {"json_schema": '{"const": "\\ud800"}'},
+    ]
+    for asked in halves:
         with pytest.raises(GenerationError, match="it holds half of a surrogate pair"):
             generate(random, "a", **asked)
     with pytest.raises(GenerationError, match="regex: no text can be begun by it") as caught:

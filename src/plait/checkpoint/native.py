@@ -18,7 +18,7 @@ from plait.words import nearest
 
 MODEL_TYPE = "plait"
 FORMAT = 1
-LABELS = ("id2label", "label2id")  # what a classification head calls its classes, in any dialect
+LABELS = ("id2label", "label2id", "problem_type")  # what a classification head's classes are, in any dialect
 _KEYS = {"model_type", "plait_format", "architecture", "decode_rules", "family", "blocks", *LABELS}
 
 
@@ -84,8 +84,9 @@ class Native:
     def bind(self, architecture: Architecture, names: Collection[str], equal: Any = None) -> NativeBinding:
         """``CheckpointError`` unless the stored names are exactly the architecture's parameters."""
         expected = parameters(architecture)
-        missing = [name for name in expected if name not in set(names)]
-        unknown = sorted(set(names) - set(expected))
+        stored = set(names)
+        missing = [name for name in expected if name not in stored]
+        unknown = sorted(stored - set(expected))
         for what, found in (("are not stored", missing), ("have no place in the architecture", unknown)):
             if found:
                 more = ", ..." if len(found) > 4 else ""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # What one config keeps of another, whatever its family
-IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label|label2id)")
+IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label|label2id|problem_type)")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,6 +189,12 @@ class Family:
                 f"{architecture.d_head}; leave it out."
             )
         if spelling and equal:
+            n_layers = sum(len(set(tower.schedule)) for tower in architecture.towers)
+            if n_layers > len(spelling.names):  # said before anything is worked out for each
+                raise FamilyError(
+                    f"this {self.name} config says {n_layers} layers, and the file has {len(spelling.names)} tensors; "
+                    "one of the two is wrong."
+                )
             self._compare_repeated(architecture, spelling, equal)
         return architecture
 

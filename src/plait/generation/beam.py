@@ -198,22 +198,26 @@ def _advance(groups: Sequence[Sequence[_Group]], logits: Tensor, k: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class _Hypothesis:
-    """One continuation: its row, the sum of what the rules left its tokens, and each token's own score."""
+    """One continuation: its row, the sum of what the rules left its tokens, each token's own score, and its text, where
+    strings may stop it."""
 
     line: Line
     total: float = 0.0
     scores: tuple[Score, ...] = ()
+    transcript: Transcript | None = None
 
 
 class _Group:
     """One search: of a request, or of one group of its beams."""
 
     def __init__(self, request: Request, search: Search, tokenizer: Tokenizer | None) -> None:
-        self.request, self.search, self.tokenizer = request, search, tokenizer
+        self.request, self.search = request, search
         self.rules = LogitRules(request.settings)
-        self.running = [
-            _Hypothesis(Line(list(request.tokens), len(request.tokens), request.limit, request.source))
-        ]  # likeliest first
+        line = Line(list(request.tokens), len(request.tokens), request.limit, request.source)
+        before = () if request.source is not None else request.tokens
+        stop = request.settings.stop
+        transcript = Transcript(tokenizer, stop, before) if stop else None
+        self.running = [_Hypothesis(line, transcript=transcript)]  # likeliest first
         self.ended: list[tuple[float, _Hypothesis]] = []  # with their scores, best first
 
     def advance(self, logits: Tensor, taken: Tensor, k: int) -> list[int]:
@@ -239,13 +243,13 @@ class _Group:
         for rank, place in enumerate(places):
             parent, token = divmod(place, logits.shape[-1])
             before, total = self.running[parent], float(totals[parent, token])
-            ends_here = self._ends(before.line, token)
+            ends_here, transcript = self._ends(before, token)
             if rank >= width if ends_here else len(going) == width:
                 continue  # what ends behind the first few was there only in the place of others
             taken[token] += 1
             line = before.line.fork()
             line.add(token)
-            new = _Hypothesis(line, total, (*before.scores, (float(own[parent, token]), others[parent])))
+            new = _Hypothesis(line, total, (*before.scores, (float(own[parent, token]), others[parent])), transcript)
             if ends_here:
                 self.ended.append((self.search.score(total, line.n_new), new))
             else:
@@ -255,16 +259,15 @@ class _Group:
         self.running = going
         return parents
 
-    def _ends(self, line: Line, token: int) -> bool:
-        if token in self.request.settings.end or line.n_new + 1 == line.limit:
-            return True
-        if not self.request.settings.stop:
-            return False
-        before = () if self.request.source is not None else self.request.tokens
-        transcript = Transcript(self.tokenizer, self.request.settings.stop, before)
-        for new in [*line.tokens[line.n_prompt :], token]:
-            transcript.push(new)
-        return transcript.stopped
+    def _ends(self, before: _Hypothesis, token: int) -> tuple[bool, Transcript | None]:
+        """Whether a token ends what stands before it, and the text that goes on where it does not."""
+        if token in self.request.settings.end or before.line.n_new + 1 == before.line.limit:
+            return True, None
+        if before.transcript is None:
+            return False, None
+        transcript = before.transcript.fork()
+        transcript.push(token)
+        return transcript.stopped, transcript
 
     @property
     def over(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,13 @@ class Transcript:
         text = self._decode(token)
         self.length += len(text)
         return self._stops.push(text)
+
+    def fork(self) -> Transcript:
+        """One that has read the same and goes its own way."""
+        twin = copy.copy(self)
+        twin._stops = copy.copy(self._stops)
+        twin._detokenizer = None if self._detokenizer is None else self._detokenizer.fork()
+        return twin
 
     def close(self) -> str:
         """What is left to be shown when no token follows."""

@@ -8,6 +8,7 @@ back, and an id costs the same after a million ids as after one. Joined deltas a
 from __future__ import annotations
 
 import codecs
+import copy
 from collections.abc import Callable, Collection
 
 _UTF8 = codecs.getincrementaldecoder("utf-8")
@@ -37,6 +38,12 @@ class Detokenizer:
                 self._first = False
                 text.append(self._decoder.decode(spelling))
         return "".join(text)
+
+    def fork(self) -> Detokenizer:
+        """One that stands at the same place and goes its own way."""
+        twin = copy.copy(self)
+        twin._decoder = copy.copy(self._decoder)
+        return twin
 
     def flush(self) -> str:
         """The text's end: U+FFFD for a character whose last bytes never came, else nothing."""
