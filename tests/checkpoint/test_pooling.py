@@ -11,7 +11,7 @@ import torch
 
 import plait
 from plait.checkpoint import CheckpointError, SentencePooling, load, save
-from plait.checkpoint.pooling import read_sentence_folder, sentence_files
+from plait.checkpoint.pooling import pooling_from_gguf, read_sentence_folder, sentence_files
 from tests.checkpoint.making import logits, snapshot, write_llama
 from tests.families.making import build
 from tests.families.recipes import RECIPES
@@ -39,6 +39,12 @@ def test_the_real_folder_saved_back_is_the_same_to_the_byte(tmp_path: Path, mini
     before, after = snapshot(minilm), snapshot(save(load(minilm), tmp_path / "a"))
     assert before.keys() - after.keys() == {".gitattributes", "README.md", "data_config.json"}
     assert after == {name: before[name] for name in after}
+
+
+@pytest.mark.parametrize("number", [[1], "mean", 1.0, {}])
+def test_a_pooling_of_gguf_is_a_number(number: Any) -> None:
+    with pytest.raises(CheckpointError, match="bert.pooling_type: .* is no kind of pooling; give a number from 0 to 4"):
+        pooling_from_gguf({"bert.pooling_type": number}, "bert")
 
 
 ENCODERS = ("albert", "camembert", "distilbert", "electra-bare", "eurobert-bare", "gte-bare", "jina_embeddings_v3-bare",

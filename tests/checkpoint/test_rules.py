@@ -162,6 +162,12 @@ def test_values_of_the_wrong_kind_are_named(key: str, value: Any, message: str) 
         rules({"model_type": "qwen2"}, {key: value})
 
 
+@pytest.mark.parametrize("nested", ["llama", ["llama"], 7])
+def test_a_nested_config_that_is_none_is_named(nested: Any) -> None:
+    with pytest.raises(CheckpointError, match="text_config: .* is not an object of settings"):
+        read_rules({"text_config": nested}, None, ids={})
+
+
 def test_rules_are_plain_data_both_ways() -> None:
     full = DecodeRules(
         start=0, end=(1, 2), banned=((3,), (4, 5)), sample=True, temperature=0.7, early_stopping="never", max_length=9

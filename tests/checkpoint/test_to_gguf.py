@@ -245,6 +245,12 @@ def test_names_that_lead_nowhere_are_refused(written: Written, tmp_path: Path) -
     assert not (tmp_path / "x.gguf").exists()
 
 
+def test_half_a_character_is_told_by_its_key(tmp_path: Path) -> None:
+    for value in ("a\ud800", ["b", "\udfff"]):
+        with pytest.raises(CheckpointError, match="'tokenizer.chat_template': it holds .*, half of a surrogate pair"):
+            write_gguf(tmp_path / "x.gguf", {"tokenizer.chat_template": value}, [])
+
+
 def refusals() -> Iterator[tuple[str, dict[str, Any], str]]:
     dynamic = RopeScaling(kind="dynamic", factor=2.0, original_max_length=32)
     yield "llama", {"rope": Rope(scaling=dynamic), "max_length": None}, "rope.scaling: llama.cpp has no 'dynamic'"

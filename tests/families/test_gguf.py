@@ -243,6 +243,10 @@ def test_metadata() -> None:
     ):
         with pytest.raises(FamilyError, match=message):
             gguf_family("llama").architecture(llama | wrong)
+    for key in ("scaling.factor", "scaling.original_context_length", "dimension_count", "freq_base"):
+        for value in ("8", True):
+            with pytest.raises(FamilyError, match=f"rope.{key}: .* is no number"):
+                gguf_family("llama").architecture(llama | {f"llama.rope.{key}": value})
     for table in ({"type": "none", "factor": 4.0}, {"factor": 1.0}, {"type": "linear"}):
         scaling = {f"llama.rope.scaling.{name}": value for name, value in table.items()}
         assert gguf_family("llama").architecture(llama | scaling).rope.scaling is None

@@ -45,6 +45,16 @@ def test_labels_are_counted_as_the_class_counts_them() -> None:
     assert read("ForQuestionAnswering").head == Classification(labels=2, pooling=None)
 
 
+@pytest.mark.parametrize("names", [5, "ab", True])
+def test_names_of_labels_that_are_none_are_named(names: Any) -> None:
+    config = {"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": names}
+    with pytest.raises(FamilyError, match="id2label: .* is no table of the classes' names"):
+        family_for(config).architecture(config)
+    config |= {"id2label": None, "num_labels": "many"}
+    with pytest.raises(FamilyError, match="num_labels: 'many' is no number of classes"):
+        family_for(config).architecture(config)
+
+
 def test_names_of_labels_survive_and_are_renewed_where_their_number_changed() -> None:
     config = BERT | NAMES | {"architectures": ["BertForSequenceClassification"], "some_setting": 3}
     family = family_for(config)

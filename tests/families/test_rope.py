@@ -62,6 +62,17 @@ def test_po1_what_is_no_table_is_refused(name: str, value: Any) -> None:
         family_for(WIDTH).architecture(WIDTH | {name: value})
 
 
+@pytest.mark.parametrize("kind", [["linear"], {"a": 1}, 7, True])
+def test_po1_a_kind_is_a_word(kind: Any) -> None:
+    for key in ("type", "rope_type"):
+        config = WIDTH | {"rope_scaling": {key: kind, "factor": 2.0}}
+        if not isinstance(kind, dict):
+            with pytest.raises(FamilyError, match="rope_type: .* is no name of a scaling; plait has default, linear"):
+                family_for(config).unread(config)
+        with pytest.raises(FamilyError, match="rope_type: .* is no name|turns all layers alike"):
+            family_for(config).architecture(config)
+
+
 def test_original_lengths() -> None:
     yarn = {"rope_type": "yarn", "factor": 4.0}
     assert scaling(yarn).original_max_length == 64  # max_position_embeddings

@@ -44,12 +44,12 @@ def write_gguf(path: Path, metadata: Mapping[str, Any], tensors: Sequence[Planne
     with path.open("wb") as file:
         file.write(b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata)))
         for key, value in metadata.items():
-            file.write(_text(key) + _entry(value, key))
+            file.write(_text(key, key) + _entry(value, key))
         offset = 0
         for tensor in tensors:
             shape = tensor.shape[::-1]
             dimensions = struct.pack(f"<I{len(shape)}Q", len(shape), *shape)
-            file.write(_text(tensor.name) + dimensions + struct.pack("<IQ", NUMBERS[tensor.type], offset))
+            file.write(_text(tensor.name, tensor.name) + dimensions + struct.pack("<IQ", NUMBERS[tensor.type], offset))
             offset += tensor.size + -tensor.size % ALIGNMENT
         _pad(file)
         for tensor in tensors:
@@ -66,8 +66,14 @@ def _pad(file: BinaryIO) -> None:
     file.write(b"\0" * (-file.tell() % ALIGNMENT))
 
 
-def _text(value: str) -> bytes:
-    data = value.encode()
+def _text(value: str, key: str) -> bytes:
+    try:
+        data = value.encode()
+    except UnicodeEncodeError as error:
+        half = value[error.start]
+        raise CheckpointError(
+            f"{key!a}: it holds {half!a}, half of a surrogate pair; GGUF takes whole characters."
+        ) from None
     return struct.pack("<Q", len(data)) + data
 
 
@@ -75,10 +81,14 @@ def _entry(value: Any, key: str) -> bytes:
     """A value behind the number of its kind."""
     if isinstance(value, list):
         kind = _kind_of_all(value, key)
-        items = b"".join(map(_text, value)) if kind == _STRING else struct.pack(f"<{len(value)}{_CODES[kind]}", *value)
+        items = (
+            b"".join(_text(item, key) for item in value)
+            if kind == _STRING
+            else struct.pack(f"<{len(value)}{_CODES[kind]}", *value)
+        )
         return struct.pack("<IIQ", _ARRAY, kind, len(value)) + items
     kind = _kind(value, key)
-    return struct.pack("<I", kind) + (_text(value) if kind == _STRING else struct.pack(f"<{_CODES[kind]}", value))
+    return struct.pack("<I", kind) + (_text(value, key) if kind == _STRING else struct.pack(f"<{_CODES[kind]}", value))
 
 
 def _kind(value: Any, key: str) -> int:

@@ -94,7 +94,10 @@ def sentence_files(pooling: SentencePooling) -> dict[str, bytes]:
 
 def pooling_from_gguf(metadata: Mapping[str, Any], arch: str) -> SentencePooling | None:
     """What a GGUF header says; where it does not, vectors get length 1, as llama.cpp's tools make them."""
-    mode = _NUMBERED.get(metadata.get(f"{arch}.{_TYPE}", 0))
+    number = metadata.get(f"{arch}.{_TYPE}", 0)
+    if not isinstance(number, int):
+        raise CheckpointError(f"{arch}.{_TYPE}: {number!r} is no kind of pooling; give a number from 0 to 4.")
+    mode = _NUMBERED.get(number)
     if mode is None:
         return None
     normalize, length = metadata.get(_NORMALIZE, True), metadata.get(_LENGTH)

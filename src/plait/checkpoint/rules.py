@@ -119,7 +119,10 @@ def read_rules(
     rules, forced ids among them: the generation config's alone where there is one, as in the reference library; a
     notice names those that are not followed. ``CheckpointError`` where a value is no id or number.
     """
-    own = {**_present(config.get("text_config") or {}), **_present(config)}
+    nested = config.get("text_config") or {}
+    if not isinstance(nested, Mapping):
+        raise CheckpointError(f"text_config: {nested!r} is not an object of settings.")
+    own = {**_present(nested), **_present(config)}
     given = _present(generation or {})
     assumed = {key: value for key, value in ids.items() if key not in config}
     said = {**assumed, **own, **given}

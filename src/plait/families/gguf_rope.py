@@ -37,6 +37,10 @@ def table(metadata: Mapping[str, Any], own: Mapping[str, Any], theta: float, wid
 
     ``own`` are the architecture's keys without its name; ``metadata`` holds the values of tensors of factors too.
     """
+    for key, value in own.items():
+        if key in (*KEYS, "rope.dimension_count", "rope.freq_base") and key != "rope.scaling.type":
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise FamilyError(f"{key}: {value!r} is no number, which a rotation needs there.")
     said = {KEYS[key]: value for key, value in own.items() if key in KEYS}
     kind, strength = said.setdefault("rope_type", "linear"), said.pop("attention_factor", 1.0)
     if kind == "yarn" and strength != 1.0:  # there it multiplies what the factor gives

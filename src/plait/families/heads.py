@@ -91,7 +91,15 @@ def pooled(dense: str) -> ClassHead:
 def count(config: Mapping[str, Any]) -> int:
     """How many classes a config names; two where it is silent."""
     names = config.get("id2label")
-    return len(names) if names else config.get("num_labels") or config.get("_num_labels") or 2
+    if names and not isinstance(names, Mapping | list):
+        raise FamilyError(f"id2label: {names!r} is no table of the classes' names; give one name for each number.")
+    for key in ("num_labels", "_num_labels"):
+        number = config.get(key)
+        if number and not names:
+            if isinstance(number, bool) or not isinstance(number, int):
+                raise FamilyError(f"{key}: {number!r} is no number of classes; give a whole number.")
+            return number
+    return len(names) if names else 2
 
 
 def named(head: Any, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -123,6 +123,8 @@ class RopeSettings:
 
     def _kind(self, table: Mapping[str, Any]) -> str:
         kind = table.get("rope_type") or table.get("type") or "default"
+        if not isinstance(kind, str):
+            raise FamilyError(f"rope_type: {kind!r} is no name of a scaling; plait has default, {', '.join(SCALINGS)}.")
         return self.kinds.get(kind, kind)
 
     def _alpha(self, table: Mapping[str, Any]) -> float | None:
