@@ -110,7 +110,7 @@ def _numbers(values: list[float]) -> Callable[[], memoryview]:
 
 def _beside(checkpoint: Checkpoint, family: GGUFFamily, name: str, matrices: list[Planned]) -> dict[str, Any]:
     """What a file says beside its architecture: types, pooling, tokenizer, decode rules."""
-    from plait.text.to_gguf import greedy_tokens, tokenizer_to_gguf
+    from plait.text.to_gguf import greedy_tokens, leads_otherwise, tokenizer_to_gguf
 
     said: dict[str, Any] = {"general.name": name, **_kept(checkpoint)}
     counts = {kind: sum(t.size for t in matrices if t.type == kind) for kind in {t.type for t in matrices}}
@@ -122,6 +122,8 @@ def _beside(checkpoint: Checkpoint, family: GGUFFamily, name: str, matrices: lis
     ids, lost = rules_to_gguf(checkpoint.rules)
     if lost:
         notice(f"{name}{ENDING}: GGUF has no place for the decode rules {', '.join(lost)}; not written.")
+    if leads_otherwise(checkpoint.tokenizer):
+        notice(f"{name}{ENDING}: llama.cpp puts a space before texts that begin with one too, and cuts them otherwise.")
     if greedy := greedy_tokens(checkpoint.tokenizer):
         notice(f"{name}{ENDING}: GGUF has no word for spaces or words that {few(greedy)} take along; not written.")
     return said | tokenizer_to_gguf(checkpoint.tokenizer, checkpoint.architecture.vocab_size) | ids

@@ -88,6 +88,14 @@ def greedy_tokens(tokenizer: Tokenizer) -> list[str]:
     return [token.content for token in added if token.lstrip or token.rstrip or token.single_word]
 
 
+def leads_otherwise(tokenizer: Tokenizer) -> bool:
+    """Whether llama.cpp cuts texts that begin with a space otherwise: it puts one before them too (Mistral)."""
+    if not isinstance(tokenizer.segmenter, LibrarySegmenter):
+        return False
+    state = json.loads(tokenizer.segmenter.library.to_str())
+    return bool(_schemes(_steps(state["pre_tokenizer"], "pretokenizers")))
+
+
 def _around(tokenizer: Tokenizer) -> dict[str, Any]:
     """What goes before and after a text, as switches."""
     named, sides = tokenizer.named, (tokenizer.prefix, tokenizer.suffix)
@@ -325,10 +333,15 @@ def _puts_space_before(rules: Sequence[Mapping[str, Any]], cuts: Sequence[Mappin
             f"tokenizer.json: none of its steps writes {_SPACE} for every space before text is cut (Replace or "
             "Metaspace), as llama.cpp does for a vocabulary that is not byte-level."
         )
-    schemes = [step["prepend_scheme"] for step in cuts if step["type"] == "Metaspace"]
-    if any(scheme != "never" for scheme in schemes) or kinds.count("Prepend") > 1:
+    prepends = kinds.count("Prepend") + len(_schemes(cuts))
+    if prepends > 1:
         raise TokenizerError(
-            f"tokenizer.json: {_SPACE} goes before a text only where none is (Metaspace, prepend_scheme {schemes}) or "
-            "more than once, and llama.cpp puts one before every text; one normalizer Prepend says that."
+            f"tokenizer.json: {_SPACE} goes before a text more than once, and llama.cpp puts one before every text."
         )
-    return "Prepend" in kinds
+    return prepends == 1
+
+
+def _schemes(cuts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How Metaspace steps put a space before a text: where none is."""
+    schemes = [step["prepend_scheme"] for step in cuts if step["type"] == "Metaspace"]
+    return [scheme for scheme in schemes if scheme != "never"]
