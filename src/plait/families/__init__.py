@@ -28,7 +28,8 @@ from plait.families.fairseq import BIOGPT, XGLM
 from plait.families.falcon import FALCON
 from plait.families.family import Family
 from plait.families.fsmt import FSMT
-from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
+from plait.families.gemma import GEMMA, GEMMA2
+from plait.families.gemma3 import GEMMA3
 from plait.families.glm import GLM, GLM4
 from plait.families.glm4_moe import GLM4_MOE
 from plait.families.gpt2 import GPT2

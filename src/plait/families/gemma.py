@@ -1,14 +1,13 @@
 """Gemma: Llama with norms that scale by 1 + w, scaled embeddings and a tied head.
 
-Gemma 2 and 3 put a norm on both sides of every block and let most layers see only a window; Gemma 3 turns those layers
-at another speed.
+Gemma 2 puts a norm on both sides of every block and lets every other layer see only a window.
 """
 
 from math import sqrt
 
 from plait.families.llama import LLAMA, NO_BIAS
 from plait.families.operations import ACTIVATION, INVERSE_ROOT, float32, preferring
-from plait.families.rope import RopeSettings, rotary
+from plait.families.rope import rotary
 from plait.families.settings import derived, key
 from plait.families.windows import listed_windows
 
@@ -61,27 +60,4 @@ GEMMA2 = GEMMA.relative(
         "decoder.layers.{i}.ffn_norms.after": "layers.{i}.post_feedforward_layernorm",
     },
     ignored=frozenset({"hidden_act"}),
-)
-
-LOCAL = RopeSettings(theta_key="rope_local_base_freq", layer_type="sliding_attention", scaled=False, max_length=131072)
-
-GEMMA3 = GEMMA2.relative(
-    "gemma3_text",
-    classes=("Gemma3ForCausalLM", "Gemma3TextModel"),
-    settings={
-        **rotary(131072, theta=1e6, layer_type="full_attention"),
-        "vocab_size": key("vocab_size", 262208),
-        "qk_norm": "head",
-        "attention_softcap": None,
-        "logit_softcap": key("final_logit_softcapping", None, nullable=True),
-        "layer_types": listed_windows(
-            4096,
-            lambda layer, config: (layer + 1) % config.get("sliding_window_pattern", 6) != 0,
-            reads=("sliding_window_pattern",),
-            local=LOCAL,
-        ),
-    },
-    weights={"decoder.layers.{i}.attention.{query_norm,key_norm}": "layers.{i}.self_attn.{q,k}_norm"},
-    # attn_logit_softcapping is read by the config's class and used by nothing
-    ignored=frozenset({"hidden_act", "attn_logit_softcapping", "_sliding_window_pattern"}),
 )

@@ -16,7 +16,8 @@ from plait.families.bert import BERT
 from plait.families.binding import Rule, via
 from plait.families.errors import FamilyError
 from plait.families.family import Family
-from plait.families.gemma import GEMMA, GEMMA2, GEMMA3
+from plait.families.gemma import GEMMA, GEMMA2
+from plait.families.gemma3 import GEMMA3
 from plait.families.gguf_family import GGUFFamily
 from plait.families.gpt2 import GPT2
 from plait.families.llama import LLAMA
