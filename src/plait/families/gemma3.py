@@ -1,4 +1,4 @@
-"""Gemma 3: Gemma 2 without a cap on its scores, with norms on queries and keys; windowed layers turn at another speed."""
+"""Gemma 3: Gemma 2 without a cap on its scores, with norms on queries and keys; windowed layers turn faster."""
 
 from plait.families.gemma import GEMMA2
 from plait.families.rope import RopeSettings, rotary
