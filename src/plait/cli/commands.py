@@ -27,6 +27,7 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "chat": "plait.cli.chat:chat",
     "embed": "plait.cli.embed:embed",
     "score": "plait.cli.score:score",
+    "classify": "plait.cli.classify:classify",
     "fill": "plait.cli.fill:fill",
     "tokenizer": "plait.cli.tokenizer:app",
     "verify": "plait.cli.verify:verify",

@@ -5,6 +5,7 @@ a model thinks of them.
 """
 
 from plait.generation.beam import Search
+from plait.generation.classify import classify
 from plait.generation.constraint import Constraint, constrain
 from plait.generation.embed import embed
 from plait.generation.errors import GenerationError
@@ -33,6 +34,7 @@ __all__ = [
     "Scored",
     "Search",
     "Settings",
+    "classify",
     "constrain",
     "drafter",
     "embed",

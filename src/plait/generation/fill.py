@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from plait.generation.errors import GenerationError
+from plait.generation.errors import GenerationError, in_words
 from plait.generation.prompts import read_prompts
 from plait.generation.row import at_least_float32
 from plait.generation.runner import check_in_memory
@@ -35,7 +35,7 @@ def fill(checkpoint: Checkpoint, text: Any, *, k: int = 5) -> list[list[Candidat
     """
     a, tokenizer = checkpoint.architecture, checkpoint.tokenizer
     if a.head != "masked":
-        raise GenerationError(f"fill: this {a.kind} with head {a.head!r} fills no masks; give a masked language model.")
+        raise GenerationError(f"fill: this {in_words(a)} fills no masks; give a masked language model.")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise GenerationError(f"k: {k!r} makes no sense; give a whole number from 1.")
     mask = None if tokenizer is None else tokenizer.named.get("mask")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
+from plait.architecture import Classification
 from plait.generation.beam import Found, beam_search, settle_search
 from plait.generation.constraint import constrain
 from plait.generation.decode import decode
@@ -121,8 +122,9 @@ def _begin(checkpoint: Checkpoint, prompt: Any, options: Options) -> _Job:
     runner: Runner = ModelRunner(checkpoint.model) if given is None else given
     architecture, rules, tokenizer = runner.architecture, checkpoint.rules, checkpoint.tokenizer
     if architecture.head != "language":
+        other = "classify" if isinstance(architecture.head, Classification) else "embed"
         raise GenerationError(
-            f"generate: this {architecture.kind} has no language head to write with; see plait.embed."
+            f"generate: this {architecture.kind} has no language head to write with; see plait.{other}."
         )
     check_limits(**limits)
     _check_count("alternatives", alternatives, 0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from plait.generation.decode import prefill
-from plait.generation.errors import GenerationError
+from plait.generation.errors import GenerationError, in_words
 from plait.generation.prefixes import common
 from plait.generation.prompts import read_prompts
 from plait.generation.row import Request, Score
@@ -84,7 +84,7 @@ def score(
     used: Runner = ModelRunner(checkpoint.model) if runner is None else runner
     a = used.architecture
     if a.kind == "encoder" or a.head != "language":
-        raise GenerationError(f"score: this {a.kind} with head {a.head!r} gives no text a probability; see plait.fill.")
+        raise GenerationError(f"score: this {in_words(a)} gives no text a probability; see plait.fill.")
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise GenerationError(f"batch_size: {batch_size!r} makes no sense; give a whole number from 1.")
     read = _read_targets if a.kind == "encoder-decoder" else _read_texts

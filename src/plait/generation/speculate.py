@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from plait.generation.errors import GenerationError
+from plait.generation.errors import GenerationError, in_words
 from plait.generation.prefixes import common
 from plait.generation.records import Piece
 from plait.generation.row import Row, at_least_float32, choose_next, score
@@ -65,9 +65,7 @@ def drafter(wish: Any, runner: Runner, tokenizer: Tokenizer | None) -> Drafter |
     theirs, draft = _opened(wish)
     mine, its = runner.architecture, draft.architecture
     if its.kind != mine.kind or its.head != "language":
-        raise GenerationError(
-            f"speculate: the draft is {its.kind} with head {its.head!r}; give one that writes, and is {mine.kind} too."
-        )
+        raise GenerationError(f"speculate: the draft is {in_words(its)}; give one that writes, and is {mine.kind} too.")
     if tokenizer is not None and theirs is not None:
         if (at := _first_difference(tokenizer, theirs)) is not None:
             raise GenerationError(
