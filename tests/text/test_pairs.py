@@ -11,7 +11,8 @@ import pytest
 from tokenizers import Tokenizer as Library
 from tokenizers import processors
 
-from plait.text import Tokenizer, TokenizerError, load_tokenizer
+from plait.text import Tokenizer, TokenizerError, load_tokenizer, tokenizer_from_gguf
+from plait.text.to_gguf import tokenizer_to_gguf
 from tests.text import making
 from tests.text.test_folder import byte_level_folder
 
@@ -66,6 +67,17 @@ def test_a_tokenizer_json_says_its_own_form(kind: str, reference: ModuleType, tm
     library.post_processor = PROCESSORS[kind]
     folder = making.tokenizer_folder(tmp_path, library.to_str())
     same(load_tokenizer(folder), reference.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json")))
+
+
+def test_a_bert_in_gguf_keeps_its_form(tmp_path: Path) -> None:
+    bert = load_tokenizer(bert_folder(tmp_path / "bert"))
+    assert bert is not None
+    from_gguf = tokenizer_from_gguf(tokenizer_to_gguf(bert, len(bert)))
+    from_gguf.save(tmp_path / "saved")
+    saved = load_tokenizer(tmp_path / "saved")
+    assert saved is not None
+    for pair in PAIRS:
+        assert bert.encode_pair(*pair) == from_gguf.encode_pair(*pair) == saved.encode_pair(*pair)
 
 
 def test_no_form_and_what_is_no_switch_are_refused(tmp_path: Path) -> None:
