@@ -137,7 +137,7 @@ def test_weights_that_are_no_numbers_are_told(architecture: Any) -> None:
 
 def test_misuse_is_refused_in_one_sentence() -> None:
     decoder, translator = checkpoint(random_model(ROPE)), checkpoint(random_model(TRANSLATOR))
-    with pytest.raises(GenerationError, match="score: this encoder with head None gives no text a probability"):
+    with pytest.raises(GenerationError, match="score: this encoder without a head gives no text a probability"):
         score(checkpoint(SimpleNamespace(architecture=ENCODER, parameters=lambda: iter([torch.zeros(1)]))), [1])  # type: ignore[arg-type]
     with pytest.raises(GenerationError, match="given: an encoder-decoder scores targets of sources"):
         score(translator, [1, 2])
