@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 
 import torch
+from timing import seconds
 
 from plait.architecture import Architecture, Experts
 from plait.checkpoint import Checkpoint
@@ -80,13 +80,6 @@ def decoders(new: int, d_model: int, d_expert: int) -> tuple[Callable[[], object
     runners: list = [engine, ModelRunner(model)]
     assert decode(runners[0]) == decode(runners[1]), "the two do not say the same"
     return lambda: decode(runners[0]), lambda: decode(runners[1])
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 @torch.inference_mode()

@@ -15,11 +15,11 @@ import json
 import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from timing import seconds
 
 import plait
 
@@ -81,13 +81,6 @@ def pairs(folder: Path) -> dict[str, tuple[Callable[[], object], Callable[[], ob
         f"prefill, {PREFILL} tokens": (lambda: ours(tokens), lambda: theirs(tokens)),
         "encode, 32 sentences": (we_encode, they_encode),
     }
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 @torch.inference_mode()

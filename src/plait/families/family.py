@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 # What one config keeps of another, whatever its family
 IDS = re.compile(r"(\w+_token_id|dtype|torch_dtype|transformers_version|id2label|label2id|problem_type)")
-
-
 DEEP = 1000  # layers that no model has yet
 
 
