@@ -93,9 +93,10 @@ def test_a_process_may_end_amid_a_pass() -> None:
 import threading, time, torch, plait
 from plait.architecture import Architecture, Classification
 runner = plait.optimize(plait.load(Architecture.from_dict({SHAPE.to_dict()!r}), random=True), threads=2)
-read = torch.ones(1, 400, dtype=torch.int64)  # torch itself may not be amid something when a process ends
+# Torch itself may not be amid something when a process ends, and a tensor that is released is something: all are kept.
+read, kept = torch.ones(1, 400, dtype=torch.int64), []
 def work():
-    while True: runner.prefill(read, runner.cache(1))
+    while True: kept.append(runner.prefill(read, runner.cache(1)))
 threading.Thread(target=work, daemon=True).start()
 time.sleep(0.3)
 """
