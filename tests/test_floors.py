@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "plait"
 
 FLOORS = (
-    ("architecture", "organs", "records", "parameters", "presets", "words"),
+    ("architecture", "checks", "organs", "records", "parameters", "presets", "words"),
     ("account", "model", "families", "text", "data"),
     ("checkpoint",),
     ("engine",),
@@ -28,7 +28,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 
 def room(path: Path) -> str:
-    """The first name below plait: model/attention.py is in model, presets.py is presets."""
+    """The first name below plait: model/attention.py is in model, words.py is words."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 

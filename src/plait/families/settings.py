@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from plait.architecture import ArchitectureError, check_layers
+from plait.architecture import ArchitectureError
+from plait.checks import check_layers
 from plait.families.errors import FamilyError
 from plait.families.layout import Equal, Spelling
 from plait.families.operations import SAME, Conversion, Fields
