@@ -369,6 +369,10 @@ def test_every_preset_says_only_what_differs_from_its_relative():
             assert not repeated, f"{name} repeats {repeated}"
 
 
+def test_no_preset_is_in_two_tables():
+    assert len(presets.RECIPES) == sum(len(table.RECIPES) for table in presets.TABLES)
+
+
 def test_presets_are_built_when_asked_for():
     code = "import sys, plait.presets as p; assert p.preset.cache_info().currsize == 0 and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
