@@ -10,6 +10,7 @@ from plait.families.arcee import ARCEE
 from plait.families.bart import BART
 from plait.families.bert import BERT
 from plait.families.binding import Binding
+from plait.families.biogpt import BIOGPT
 from plait.families.bloom import BLOOM
 from plait.families.cohere import COHERE
 from plait.families.cohere2 import COHERE2
@@ -24,7 +25,6 @@ from plait.families.eurobert import EUROBERT
 from plait.families.exaone import EXAONE
 from plait.families.exaone4 import EXAONE4
 from plait.families.exaone_moe import EXAONE_MOE
-from plait.families.fairseq import BIOGPT, XGLM
 from plait.families.falcon import FALCON
 from plait.families.family import Family
 from plait.families.fsmt import FSMT
@@ -89,6 +89,7 @@ from plait.families.t5gemma import T5GEMMA
 from plait.families.vaultgemma import VAULTGEMMA
 from plait.families.wrapped import Wrapped, wrapped
 from plait.families.wrappers import WRAPPERS
+from plait.families.xglm import XGLM
 from plait.words import nearest
 
 FAMILIES: tuple[Family, ...] = (

@@ -3,20 +3,12 @@
 The rw models have a penalty by distance instead of a rotation, and their blocks one after the other.
 """
 
-from plait.architecture import Alibi, Rope
 from plait.families.binding import Either, via
 from plait.families.falcon_layouts import HEADS, OLD, PARALLEL
+from plait.families.falcon_positions import POSITIONS
 from plait.families.family import Family
-from plait.families.operations import ACTIVATION, GROUP, chosen
-from plait.families.rope import RopeSettings, rotary
-from plait.families.settings import Reading, Setting, derived, key
-
-TURNS = RopeSettings(max_length=2048)
-
-
-def _rope(reading: Reading) -> Rope | None:
-    return TURNS.load(reading) if reading["position"] == "rope" else None
-
+from plait.families.operations import ACTIVATION, GROUP
+from plait.families.settings import key
 
 FALCON = Family(
     name="falcon",
@@ -31,10 +23,7 @@ FALCON = Family(
         "d_ff": key("ffn_hidden_size", lambda fields: 4 * fields["d_model"]),
         "norm_eps": key("layer_norm_epsilon", 1e-5),
         "parallel": PARALLEL,
-        **rotary(2048),
-        "position": key("alibi", False, chosen("alibi", "rope")),
-        "rope": Setting(TURNS.keys, _rope, TURNS.save, TURNS.unread),
-        "alibi": derived(lambda fields: Alibi(scaled=True, rounded=True) if fields["position"] == "alibi" else None),
+        **POSITIONS,
         "qkv_bias": key("bias", False),
         "output_bias": key("bias", False),
         "ffn_bias": key("bias", False),

@@ -1,9 +1,10 @@
 """mT5 and UMT5: T5 1.1 over many languages; UMT5 has a bias by distance in every layer."""
 
-from plait.architecture import RelativeBias
-from plait.families.settings import derived, key, record
+from plait.families.settings import key
 from plait.families.t5 import T5
+from plait.families.t5_bias import distance_bias
 from plait.families.t5_ffn import feed_forward
+from plait.families.t5_logits import LOGIT_SCALE
 
 MT5 = T5.relative(
     "mt5",
@@ -23,13 +24,8 @@ UMT5 = MT5.relative(
     "umt5",
     classes=("UMT5ForConditionalGeneration", "UMT5Model"),
     settings={
-        "relative_bias": record(
-            RelativeBias,
-            buckets=key("relative_attention_num_buckets", 32),
-            max_distance=key("relative_attention_max_distance", 128),
-            per_layer=derived(lambda _: True),
-        ),
-        "logit_scale": T5.settings["logit_scale"],
+        "relative_bias": distance_bias(per_layer=True),
+        "logit_scale": LOGIT_SCALE,
     },
     ignored=MT5.ignored | {"scalable_attention"},
 )

@@ -1,19 +1,10 @@
 """OPT (and Galactica): learned positions from 2, norms before or after, biases and weights of norms by switches."""
 
-from typing import Any
-
 from plait.families.errors import FamilyError
 from plait.families.family import Family
-from plait.families.operations import ACTIVATION, Fields, chosen
+from plait.families.operations import ACTIVATION
+from plait.families.opt_norms import NORMS
 from plait.families.settings import Reading, Setting, key
-
-
-def _final_norm(reading: Reading) -> bool:
-    return reading["norm_placement"] == "pre" and not reading.config.get("_remove_final_layer_norm")
-
-
-def _spell_final_norm(value: bool, fields: Fields) -> dict[str, Any]:
-    return {"_remove_final_layer_norm": fields["norm_placement"] == "pre" and not value}
 
 
 def _embedding_width(reading: Reading) -> int:
@@ -37,10 +28,7 @@ OPT = Family(
         "n_decoder_layers": key("num_hidden_layers", 12),
         "n_heads": key("num_attention_heads", 12),
         "d_ff": key("ffn_dim", 3072),
-        "norm_eps": 1e-5,
-        "norm_placement": key("do_layer_norm_before", True, chosen("pre", "post")),
-        "norm_weight": key("layer_norm_elementwise_affine", True, chosen("plain", "none")),
-        "final_norm": Setting(("_remove_final_layer_norm",), _final_norm, _spell_final_norm),
+        **NORMS,
         "position": "learned",
         "position_offset": 2,
         "max_length": key("max_position_embeddings", 2048),

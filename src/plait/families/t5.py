@@ -3,18 +3,11 @@
 Version 1.0 divides its logits by the square root of the width; 1.1 (and Flan) gates its FFN and has a head of its own.
 """
 
-from plait.architecture import RelativeBias
 from plait.families.family import Family
-from plait.families.settings import Reading, Setting, key, record
+from plait.families.settings import key
+from plait.families.t5_bias import distance_bias
 from plait.families.t5_ffn import feed_forward, ffn
-
-
-def _scale(reading: Reading) -> float:
-    """Version 5 writes scale_decoder_outputs, null for no; before, tie_word_embeddings = false meant no scale."""
-    by_tie = reading.config.get("tie_word_embeddings") is not False
-    scaled = reading.config.get("scale_decoder_outputs", by_tie)
-    return reading["d_model"] ** -0.5 if scaled else 1.0
-
+from plait.families.t5_logits import LOGIT_SCALE
 
 T5 = Family(
     name="t5",
@@ -30,17 +23,13 @@ T5 = Family(
         "n_heads": key("num_heads", 8),
         "norm": "rmsnorm",
         "norm_eps": key("layer_norm_epsilon", 1e-6),
-        "relative_bias": record(
-            RelativeBias,
-            buckets=key("relative_attention_num_buckets", 32),
-            max_distance=key("relative_attention_max_distance", 128),
-        ),
+        "relative_bias": distance_bias(),
         "qkv_bias": False,
         "output_bias": False,
         "ffn_bias": False,
         "attention_scale": 1.0,
         **feed_forward("relu"),
-        "logit_scale": Setting(("scale_decoder_outputs",), _scale, lambda v, _: {"scale_decoder_outputs": v != 1.0}),
+        "logit_scale": LOGIT_SCALE,
     },
     weights={
         "embedding.tokens": "shared",
