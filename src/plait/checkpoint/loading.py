@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,8 @@ def load(
         check_sinusoids(architecture, weights, found.family.stored_sinusoids(names))
     if isinstance(found.family, Wrapped):
         notice(f"{path}: {found.family.said(found.config, len(binding.layout.leftovers))}")
-    routers = [name for name in parameters(architecture) if ROUTER in name]
-    rule = _type_rule(weights, wanted, place, path, apart={binding.stored(name) for name in routers})
+    routers = {name: binding.stored(name) for name in parameters(architecture) if ".ffn.router." in name}
+    rule = _type_rule(weights, wanted, place, path, routers)
     model, types = build(architecture, binding, weights, rule, torch.device("meta") if lazy else place, path)
     layout = Layout(
         family=found.family.name,
@@ -196,17 +196,19 @@ def _comparer(source: TensorSource) -> Callable[[str, str], bool]:
     return equal
 
 
-ROUTER = ".ffn.router."  # computed in float32 at least, and so stored as it may be
 TypeRule = Callable[[str, torch.dtype], torch.dtype]  # of a parameter's name, and the type it is stored in
 
 
 def _type_rule(
-    source: TensorSource, wanted: torch.dtype | None, device: torch.device, path: Path, apart: Collection[str] = ()
+    source: TensorSource, wanted: torch.dtype | None, device: torch.device, path: Path, routers: Mapping[str, str]
 ) -> TypeRule:
-    """Stored type -> the type to compute in; what is not kept is said aloud, once. Tensors ``apart`` are routers'."""
+    """Stored type -> the type to compute in; what is not kept is said aloud, once.
+
+    ``routers``, parameter -> stored tensor, are computed in float32 at least, and so may be stored apart from the rest.
+    """
     if wanted is not None:
         return lambda name, stored: wanted
-    kinds = {source.stored_type(name) for name in set(source.names) - set(apart)}
+    kinds = {source.stored_type(name) for name in set(source.names) - set(routers.values())}
     mixed_gguf = isinstance(source, GGUFSource) and len(kinds) > 1  # its norms are float32 whatever the rest is
     if mixed_gguf or kinds & BLOCK_FORMATS.keys():
         return lambda name, stored: torch.float32
@@ -220,7 +222,7 @@ def _type_rule(
     if len(floats) > 1:  # a product takes one type
         names = " and ".join(sorted(str(kind).removeprefix("torch.") for kind in floats))
         notice(f"{path}: stored in {names}; loaded as {str(widest).removeprefix('torch.')}.")
-    return lambda name, stored: stored if ROUTER in name and stored == torch.float32 else widest
+    return lambda name, stored: stored if name in routers and stored == torch.float32 else widest
 
 
 def build(
