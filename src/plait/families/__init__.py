@@ -1,4 +1,4 @@
-"""Foreign dialects of checkpoints, as data: each reads and writes by one mechanism, ``family.py``."""
+"""Foreign dialects of checkpoints, as data: each reads and writes by one mechanism (``family.py``, ``weights.py``)."""
 
 from __future__ import annotations
 

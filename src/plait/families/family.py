@@ -1,6 +1,7 @@
-"""A family of checkpoints as data: its settings and its weights, each rule read and written by one mechanism.
+"""A family of checkpoints as data: what its configs say, read as an architecture and written from one.
 
-``architecture`` reads a config, ``config`` writes one; ``bind`` reads weights, ``export`` writes them.
+``architecture`` reads a config, ``config`` writes one. What the family says of weights is in ``weights.py``: a class
+that classifies has a head of its own, so here is chosen whose weights they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError, Classification
-from plait.families.binding import Binding, Entry, Rule, alternatives, entries, few, outside_layers, repeated, tie
+from plait.families.binding import Binding, Rule, repeated
 from plait.families.errors import FamilyError
 from plait.families.heads import (
     HEAD_FIELDS,
@@ -30,6 +31,7 @@ from plait.families.heads import (
 from plait.families.knobs import KNOWN, refuse
 from plait.families.layout import Equal, Layout, Spelling
 from plait.families.settings import Reading, Setting, merged
+from plait.families.weights import Weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -40,24 +42,12 @@ DEEP = 1000  # layers that no model has yet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Family:
-    """One dialect of checkpoints.
+class Family(Weights):
+    """One dialect of checkpoints; the fields about its weights are those of ``Weights``.
 
     ``settings``: a field of Architecture -> the rule that says it, or the value it always has here.
-    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out, ``{e}`` counts the
-    tensors that are stacked into one parameter (experts, heads); without ``.weight`` or ``.bias`` a rule is for both.
-    The stored names stand under ``prefix``, but for the head's.
     ``heads``: the ending of a class that classifies (``"ForTokenClassification"``) -> its head.
-    ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out. ``prefixes``: others
-    that published files have there.
     ``tied``: the class's default for ``tie_word_embeddings``; ``None`` where it is not about the head alone.
-    ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
-    ``older``: endings that older files spell differently. ``others``: stored names, under any of the prefixes, and
-    what they are in files that have names of another kind.
-    ``leftovers``: patterns for the whole name, without prefix, of tensors that are kept aside.
-    ``sinusoids``: patterns of tables that the class computes and a file may hold: its reader may compare them.
-    ``further``: what a layer behind the last holds if it predicts further tokens; such layers are kept aside too.
-    ``together``: rules of files that hold all experts of a layer in one tensor, ``experts.gate_up_proj``.
     ``synonyms``: other names of settings. ``ignored``: settings that the class does not use.
     ``extra``: settings to write that no field says.
     ``limits``: a field, or a member of one, that no setting says in full -> whether the class has it, and what it has.
@@ -66,24 +56,12 @@ class Family:
     ``tokenizer``: the tokenizer's class, for folders that do not name it.
     """
 
-    name: str
     model_types: tuple[str, ...]
     classes: tuple[str, str]  # with a vocabulary head, and without
     settings: Mapping[str, Any]
-    weights: Mapping[str, Rule]
     head: Literal["language", "masked"] | ClassHead = "language"
     heads: Mapping[str, ClassHead] = field(default_factory=dict[str, ClassHead])
     tied: bool | None = False
-    prefix: str = ""
-    prefixes: tuple[str, ...] = ()
-    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    live: frozenset[str] = frozenset()
-    older: Mapping[str, str] = field(default_factory=dict[str, str])
-    others: Mapping[str, str] = field(default_factory=dict[str, str])
-    leftovers: tuple[str, ...] = ()
-    sinusoids: tuple[str, ...] = ()
-    further: str = ""
-    together: Mapping[str, Rule] = field(default_factory=dict[str, Rule])
     synonyms: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: frozenset[str] = frozenset()
     extra: Callable[[Architecture], dict[str, Any]] = lambda _: {}
@@ -199,25 +177,8 @@ class Family:
             self._compare_repeated(architecture, spelling, equal)
         return architecture
 
-    def _spelling(self, names: Collection[str]) -> Spelling:
-        pairs = [zip(alternatives(usual), alternatives(other), strict=True) for usual, other in self.others.items()]
-        others = {usual: other for pair in pairs for usual, other in pair}
-        return Spelling.of(names, (self.prefix, *self.prefixes), self.older, others)
-
     def _usual(self, config: Mapping[str, Any]) -> dict[str, Any]:
         return {self.synonyms.get(key, key): value for key, value in config.items()}
-
-    def _compare_repeated(self, architecture: Architecture, spelling: Spelling, equal: Equal) -> None:
-        """A tensor that differs from the one it should repeat would be lost."""
-        for name, places in repeated(self.aliases, self._entries(architecture)).items():
-            if not self.live.isdisjoint(places):
-                continue
-            found = [stored for stored in dict.fromkeys(map(spelling.find, places)) if stored]
-            for other in found[1:]:
-                if not equal(found[0], other):
-                    raise FamilyError(
-                        f"{other}: it differs from {found[0]}; {self.name} has one tensor for both, {name}."
-                    )
 
     def unread(self, config: Mapping[str, Any]) -> tuple[str, ...]:
         """The settings that nothing reads and that are not known to be without effect."""
@@ -284,11 +245,6 @@ class Family:
         self._refuse_what_is_lost(self._read_back(written, architecture), architecture)
         return written
 
-    @property
-    def title(self) -> str:
-        """What sentences about what it cannot say call it."""
-        return self.name
-
     def _refuse_beyond_limits(self, architecture: Architecture) -> None:
         """Raise over a field that the class does not have so, though its config would not show it."""
         for tower in ("n_encoder_layers", "n_decoder_layers"):
@@ -327,65 +283,20 @@ class Family:
             names = {name.removeprefix(self.prefix) for name in names}
         return self.architecture(config, names, lambda first, second: False)
 
-    # Weights
+    # Weights, of the class whose head it is
 
     @cached_property
-    def places(self) -> dict[str, list[str]]:
-        """Where parameters outside the layers may be stored, their repetitions included."""
-        found = outside_layers(self.weights, self.prefix)
-        for alias, name in self.aliases.items():
-            found[name].append(alias)
-        return found
-
-    @cached_property
-    def head_tensors(self) -> frozenset[str]:
-        """Usual stored names of everything in the head."""
-        return frozenset(place for name, places in self.places.items() if name.startswith("head.") for place in places)
-
-    @cached_property
-    def _heads_tensors(self) -> frozenset[str]:
-        """Those of all its heads, without prefix: what the bare class may leave unread."""
-        every = self.head_tensors.union(*(family.head_tensors for family in self._classifying.values()))
-        return frozenset(name.removeprefix(self.prefix) for name in every)
-
-    def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
-        return entries(self.weights, architecture, self.title, self.prefix)
+    def _unread_heads(self) -> frozenset[str]:
+        """As in ``Weights``, of all the heads there are."""
+        return super()._unread_heads.union(*(family._unread_heads for family in self._classifying.values()))
 
     def bind(self, architecture: Architecture, names: Collection[str], equal: Equal | None = None) -> Binding:
-        """Tie every parameter to the stored tensor that fills it.
-
-        ``equal`` tells a tensor that repeats a ``live`` one from one that means nothing; without it, it is kept aside.
-        Raises ``FamilyError`` naming parameters that no tensor fills, and tensors that no rule knows.
-        """
-        spelling = self._spelling(names)
-        ending = self._ending(architecture, self._stored_ending(architecture, spelling))
-        if ending is not None:
-            binding = self._classifying[ending].bind(architecture, names, equal)
-            return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, head=ending))
-        if self.together and any(name.endswith(".experts.gate_up_proj") for name in names):
-            binding = self._merged.bind(architecture, names, equal)
-            return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, together=True))
-        aliases = dict(self.aliases)
-        if architecture.tied:
-            aliases |= dict.fromkeys(self.places["head.output.weight"], "embedding.tokens.weight")
-        binding, dead = tie(self._entries(architecture), aliases, spelling, self.live, equal)
-        known = dead if architecture.head else dead | self._heads_tensors
-        further = self._further(architecture, spelling)
-        strange = [
-            name
-            for name, bare in zip(binding.layout.leftovers, map(spelling.bare, binding.layout.leftovers), strict=True)
-            if bare not in known
-            and not bare.startswith(further)
-            and not any(re.fullmatch(pattern, bare) for pattern in (*self.leftovers, *self.sinusoids))
-        ]
-        if strange:
-            raise FamilyError(f"{self.name} has no place for {len(strange)} tensors in the file: {few(strange)}.")
-        return binding
-
-    def stored_sinusoids(self, names: Collection[str]) -> list[str]:
-        """Those of the stored ``names`` that are tables of sinusoids."""
-        bare = self._spelling(names).bare if self.sinusoids else str
-        return [name for name in sorted(names) if any(re.fullmatch(pattern, bare(name)) for pattern in self.sinusoids)]
+        """As in ``Weights``."""
+        ending = self._ending(architecture, self._stored_ending(architecture, self._spelling(names)))
+        if ending is None:
+            return super().bind(architecture, names, equal)
+        binding = self._classifying[ending].bind(architecture, names, equal)
+        return dataclasses.replace(binding, layout=dataclasses.replace(binding.layout, head=ending))
 
     def _stored_ending(self, architecture: Architecture, spelling: Spelling) -> str | None:
         """Of classes that differ only in their tensors' names (tokens, spans): the one whose tensors are there."""
@@ -398,16 +309,17 @@ class Family:
             None,
         )
 
-    @cached_property
-    def _merged(self) -> Family:
-        """This family, as files have it that hold all experts of a layer together."""
-        return dataclasses.replace(self, weights={**self.weights, **self.together}, together={})
-
-    def _further(self, architecture: Architecture, spelling: Spelling) -> tuple[str, ...]:
-        """How the names of layers begin that predict further tokens."""
-        n_layers = architecture.n_decoder_layers
-        starts = [f"layers.{i}." for i in range(n_layers, n_layers + 8)] if self.further else []
-        return tuple(start for start in starts if spelling.find(self.prefix + start + self.further))
+    def export(
+        self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
+    ) -> Iterator[tuple[str, Tensor]]:
+        """As in ``Weights``; without a layout, as a new file has them."""
+        ending = self._ending(architecture, layout.head if layout else None)
+        if ending is not None:
+            yield from self._classifying[ending].export(architecture, get, layout)
+            return
+        if layout is None:
+            layout = Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
+        yield from super().export(architecture, get, layout)
 
     def _twice(self, architecture: Architecture) -> dict[str, str]:
         """What a new file repeats: untied, a class that ties by default looks for every tensor by its own name."""
@@ -417,25 +329,6 @@ class Family:
             return {}
         table = repeated(self.aliases, self._entries(architecture))
         return {alias: name for name, places in table.items() for alias in places[1:]}
-
-    def export(
-        self, architecture: Architecture, get: Callable[[str], Tensor], layout: Layout | None = None
-    ) -> Iterator[tuple[str, Tensor]]:
-        """Stored names and tensors from ``get(canonical name)``, spelled by ``layout``, without its leftovers."""
-        ending = self._ending(architecture, layout.head if layout else None)
-        if ending is not None:
-            yield from self._classifying[ending].export(architecture, get, layout)
-            return
-        if self.together and layout and layout.together:
-            yield from self._merged.export(architecture, get, layout)
-            return
-        layout = layout or Layout(self.prefix if architecture.head else "", duplicates=self._twice(architecture))
-        for entry in dict.fromkeys(entry for entry, _ in self._entries(architecture).values()):
-            tensors = entry.save([get(name) for name in entry.parts])
-            yield from zip((layout.spell(stored, self.prefix) for stored in entry.stored), tensors, strict=True)
-            for alias, name in layout.duplicates.items():
-                if name == entry.parts[0]:
-                    yield alias, tensors[0]
 
 
 def _same(first: Any, second: Any) -> bool:
