@@ -29,7 +29,7 @@ from plait.checkpoint import (
 from plait.checkpoint.compensation import compensate, output_error
 from plait.checkpoint.dequantise import BLOCK_FORMATS
 from plait.checkpoint.quantise import block_types
-from plait.checkpoint.rounding import relative_error, round_to_blocks
+from plait.checkpoint.rounding import GRIDS, inverse, relative_error, round_to_blocks
 from plait.parameters import parameters
 from tests.checkpoint.making import snapshot
 from tests.checkpoint.test_weights import write_gguf
@@ -182,6 +182,41 @@ def test_any_group_is_rounded_to_within_half_a_step_of_the_nearest(kind: str, da
     step = (high - low) / {"Q4_0": 8, "Q4_1": 15, "Q8_0": 127}[kind]
     stored = 2.0**-9 * max(abs(float(group.min())), abs(float(group.max()))) + 1e-6  # half precision, subnormal scales
     assert float((group - found).square().mean().sqrt()) <= 0.5 * step + stored
+
+
+ODD_GROUPS = {
+    "normal": normal(),
+    "heavy": normal(heavy=True),
+    "ties": (normal() * 200).round(),  # many groups with both signs of their largest weight
+    "zeros": normal() * (torch.arange(64) % 2)[:, None],
+    "wild": normal() * torch.logspace(-42, 36, 64)[:, None],  # whose inverse, or whose square, no float holds
+}
+
+
+def searched(x: Tensor, a: Tensor | None, kind: str) -> Tensor:
+    """The scale of each group ``(32, n)``, one attempt after the other, as the search is defined."""
+    low, high, tried = {
+        "Q8_0": (-127, 127, [127.0, *(122 + 0.5 * i for i in range(16))]),
+        "Q4_0": (-8, 7, [-8.0, -6.25, -6.75, -7.0, -7.25, -7.5, -7.75, -8.25, -8.5]),
+    }[kind]
+    largest = x.gather(0, x.abs().argmax(0, keepdim=True))[0]
+    best, least = torch.zeros_like(largest), torch.full_like(largest, -1.0)
+    for integer in (*tried, None):
+        q = (x * (inverse(largest) * integer if integer else inverse(best))).round().clamp(low, high)
+        along = (q * (x if a is None else x * a)).sum(0)
+        d = along * inverse((q.square() if a is None else q.square() * a).sum(0))
+        better = along * d > least
+        best, least = torch.where(better, d, best), torch.where(better, along * d, least)
+    return best
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ODD_GROUPS)
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+def test_all_attempts_at_once_find_what_one_after_the_other_does(kind: str, name: str, weighted: bool) -> None:
+    x = ODD_GROUPS[name].reshape(-1, 32).t().contiguous()
+    a = torch.linspace(0.1, 3, 32)[:, None].repeat(1, x.shape[1]) if weighted else None
+    assert torch.equal(GRIDS[kind].best(x, a)[0], searched(x, a, kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -106,24 +106,38 @@ def _best_scale(x: Tensor, a: Tensor | None, tried: tuple[float, ...], low: int,
     No minimum. ``tried``: what integer the largest weight of a group becomes. For the integers that a scale gives,
     ``d = sum a x q / sum a q^2`` is best, and takes ``d sum a x q`` off the error.
     """
-    largest = x.gather(0, x.abs().argmax(0, keepdim=True))[0]
     ax = x if a is None else x * a
-    best, least = torch.zeros_like(largest), torch.full_like(largest, -1.0)
+    q, product = torch.empty_like(x), torch.empty_like(x)  # taken once for all attempts
 
-    def attempt(per_scale: Tensor) -> None:
-        nonlocal best, least
-        q = (x * per_scale).round_().clamp_(low, high)
-        along = (q * ax).sum(0)
-        d = along * inverse((q.square() if a is None else q.square().mul_(a)).sum(0))
-        gain = along * d
-        better = gain > least
-        best, least = torch.where(better, d, best), torch.where(better, gain, least)
+    def attempts(per_scales: Tensor) -> Line:
+        """What each scale ``1 / per_scales`` ``(attempts, n)`` is improved to, and how much that takes off."""
+        along, squares = torch.empty_like(per_scales), torch.empty_like(per_scales)
+        for per_scale, to_along, to_squares in zip(per_scales.unbind(), along.unbind(), squares.unbind(), strict=True):
+            torch.mul(x, per_scale, out=q).round_().clamp_(low, high)
+            torch.sum(torch.mul(q, ax, out=product), 0, out=to_along)
+            torch.mul(q, q, out=product)
+            torch.sum(product if a is None else product.mul_(a), 0, out=to_squares)
+        d = along * inverse(squares)
+        gain = along.mul_(d).nan_to_num_(nan=-1.0, posinf=math.inf)
+        return d.masked_fill_(gain < 0, 0.0), gain
 
-    whole = inverse(largest)
-    for integer in tried:
-        attempt(whole * integer)
-    attempt(inverse(best))
+    each, gains = attempts(inverse(_largest(x)) * torch.tensor(tried)[:, None])
+    least = gains.amax(0)
+    first = ((gains == least) * torch.arange(len(tried), 0.0, -1)[:, None]).amax(0)  # its place, from the end
+    best = each.gather(0, (len(tried) - first).long()[None])
+    again, gain = attempts(inverse(best))
+    best = torch.where(gain > least, again, best)[0]
     return best, torch.zeros_like(best)
+
+
+def _largest(x: Tensor) -> Tensor:
+    """The weight of each group ``(n,)`` that is furthest from 0, the first of those that are equally far."""
+    high, low = x.amax(0), x.amin(0)
+    largest = torch.where(high > -low, high, low)
+    if len(both := (high == -low).nonzero()[:, 0]):  # to look for a place takes ten times as long: where there are two
+        some = x[:, both]
+        largest[both] = some.gather(0, some.abs().argmax(0, keepdim=True))[0]
+    return largest
 
 
 def _best_line(x: Tensor, a: Tensor | None) -> Line:
@@ -223,7 +237,7 @@ def _round_groups(grid: Grid, x: Tensor, a: Tensor | None) -> Tensor:
 
 # -8 is further out than 7: the largest weight goes there, whatever its sign. Or beyond: the others may win.
 _TRIED_4 = (-8.0, -6.25, -6.75, -7.0, -7.25, -7.5, -7.75, -8.25, -8.5)
-_TRIED_8 = (127.0, *(122 + 0.5 * i for i in range(16)))
+_TRIED_8 = (127.0, *(122 + 0.5 * i for i in range(16) if i != 10))
 
 GRIDS = {
     "Q8_0": Grid(-127, 127, False, partial(_best_scale, tried=_TRIED_8, low=-127, high=127)),
