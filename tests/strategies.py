@@ -158,6 +158,7 @@ TWISTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"relative_bias": RelativeBias(buckets=6, max_distance=7, per_layer=True), "attention_scale": 1.0},
     ),
     "buckets-and-learned": ("encoder", {**POSITIONS["buckets"], "position": "learned"}),
+    "buckets-and-alibi": ("decoder", {**POSITIONS["buckets"], **POSITIONS["alibi"]}),
     "window": ("decoder", {"layer_types": (LayerType(window=3),), "position": "rope"}),
     "window-local-and-global": (
         "decoder",
@@ -292,20 +293,26 @@ def architectures(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> Arc
     knobs["parallel"] = one_of("none", "shared", "separate") if (kind, placement) == ("decoder", "pre") else "none"
     knobs["final_norm"] = one_of(None, True, False)
     knobs["skip_scale"], knobs["residual_scale"] = one_of(1.0, 1.5), one_of(1.0, 0.5)
-    knobs["qkv_bias"], knobs["output_bias"], knobs["ffn_bias"] = draw(st.tuples(*[st.booleans()] * 3))
+    knobs["first_norm"] = placement != "pre" or knobs["parallel"] != "none" or one_of(True, False)
+    knobs["qkv_bias"], knobs["output_bias"] = draw(st.tuples(st.booleans(), st.booleans()))
+    knobs["ffn_bias"] = one_of(False, True, "down")
     knobs["qk_norm"] = one_of(None, "head", "per_head", "full")
+    knobs["attention_sinks"] = one_of(False, True)
     knobs["attention_scale"] = one_of(None, 1.0, 0.3)
     knobs["attention_softcap"], knobs["qkv_clip"] = one_of(None, 1.0), one_of(None, 0.5)
     knobs["activation"], knobs["gated"] = one_of(*get_args(Activation)), one_of(False, True)
     if knobs["gated"]:
         knobs["glu_limit"], knobs["glu_offset"] = one_of(None, 0.5), one_of(0.0, 1.0)
-    knobs["experts"] = one_of(None, None, draw(_experts()))
+    knobs["experts"] = draw(st.none() | _experts())
     knobs["embedding_scale"], knobs["embedding_norm"] = one_of(1.0, 4.0), one_of(False, True)
     knobs["token_types"] = 0 if kind == "decoder" else one_of(0, 1, 2)
     knobs["d_embedding"] = one_of(None, 8)
     if kind == "encoder-decoder":
         heads: dict[str, Any] = one_of({}, {"n_heads": 4, "n_kv_heads": 2})
         knobs["encoder"] = one_of(None, EncoderDifferences(d_ff=one_of(None, 24), vocab_size=one_of(None, 20), **heads))
+    if kind == "encoder" and one_of(False, True):
+        knobs["n_encoder_layers"] = one_of(2, 4, 6)
+        knobs["shared_layers"] = one_of(SharedLayers(), SharedLayers(groups=2), SharedLayers(inner=2))
     _draw_positions(knobs, one_of)
     _draw_head(knobs, kind, one_of)
     return Architecture(**knobs)
@@ -328,10 +335,13 @@ def _draw_positions(knobs: dict[str, Any], one_of: Any) -> None:
             dim = None
         knobs["rope"] = Rope(theta=one_of(100.0, 1000.0), dim=dim, interleaved=one_of(False, True), scaling=scaling)
         own = ("shared", None, Rope(theta=10.0))
+        knobs["qk_norm_after_rope"] = knobs["qk_norm"] in ("head", "per_head") and one_of(False, True)
+    if position == "alibi":
+        knobs["alibi"] = Alibi(scaled=one_of(False, True), rounded=one_of(False, True))
     knobs["relative_bias"] = one_of(
         None, *(RelativeBias(buckets=8, max_distance=12, per_layer=per_layer) for per_layer in (False, True))
     )
-    n_types = one_of(0, 1, 2)
+    n_types = 0 if knobs.get("shared_layers") else one_of(0, 1, 2)
     dense = (True, False) if knobs["experts"] else (True,)
     knobs["layer_types"] = tuple(
         LayerType(window=one_of(None, 1, 3), rope=one_of(*own), sparse=one_of(*dense)) for _ in range(n_types)
@@ -365,11 +375,14 @@ def _experts(draw: st.DrawFn) -> Experts:
 def _draw_head(knobs: dict[str, Any], kind: str, one_of: Any) -> None:
     vocabulary = "masked" if kind == "encoder" else "language"
     knobs["head"] = head = one_of(
-        vocabulary, None, *(Classification(labels=3, pooling=p) for p in ("cls", "mean", "last"))
+        vocabulary, None, *(Classification(labels=3, pooling=p) for p in ("cls", "mean", "last", None))
     )
     if head is None:
         return
-    knobs["head_transform"] = one_of(None, "tanh", "gelu")
+    knobs["head_transform"] = transform = one_of(None, "tanh", "gelu")
+    knobs["head_bias"] = transform is None or one_of(True, False)
+    if head != vocabulary and transform is not None:
+        knobs["head"] = dataclasses.replace(head, norm=one_of(False, True))
     knobs["logit_scale"], knobs["logit_softcap"] = one_of(1.0, 0.5), one_of(None, 2.0)
     if head == vocabulary:
         knobs["logit_bias"] = one_of(False, True)

@@ -5,11 +5,11 @@ from itertools import combinations
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 
 from plait import architecture as vocabulary
 from plait import organs
-from plait.architecture import Architecture, Rope
+from plait.architecture import Alibi, Architecture, Classification, Experts, Pooling, Rope
 from tests.strategies import FIELDS, GRID, architectures, values_of
 
 
@@ -63,3 +63,29 @@ def test_layer_types_have_windows_no_rotation_and_their_own():
 def test_drawn_architectures_survive_their_written_form(architecture):
     assert Architecture.from_dict(architecture.to_dict()) == architecture
     assert dataclasses.replace(architecture) == architecture
+
+
+def test_the_strategy_draws_what_the_grid_has():
+    drawn: list[Architecture] = []
+
+    @settings(max_examples=250, phases=[Phase.generate], derandomize=True, database=None)
+    @given(architectures())
+    def draw(architecture):
+        drawn.append(architecture)
+
+    draw()
+    sizes = {"vocab_size", "d_model", "max_length", "d_ff", "n_heads", "d_head", "n_decoder_layers"}
+    for field in set(FIELDS) - sizes:
+        assert len({getattr(a, field) for a in drawn}) > 1, field
+    assert {a.ffn_bias for a in drawn} == {True, False, "down"}
+    assert {a.alibi for a in drawn} == {
+        None,
+        *(Alibi(scaled=s, rounded=r) for s in (True, False) for r in (True, False)),
+    }
+    heads = {(a.head.pooling, a.head.norm) for a in drawn if isinstance(a.head, Classification)}
+    assert heads == {(pooling, norm) for pooling in (None, *get_args(Pooling)) for norm in (True, False)}
+    experts = [a.experts for a in drawn if a.experts is not None]
+    assert {e.router for e in experts} == {"softmax", "softmax_topk", "sigmoid"}
+    for field in (f.name for f in dataclasses.fields(Experts) if f.name != "n_experts"):
+        assert len({getattr(e, field) for e in experts}) > 1, field
+    assert any(not kind.sparse for a in drawn for kind in a.layer_types)

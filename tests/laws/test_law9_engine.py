@@ -5,6 +5,7 @@ The float32 side is held against the float64 model with the same weights: what i
 
 import pytest
 import torch
+from hypothesis import given
 
 from plait.architecture import Architecture
 from plait.checkpoint import Checkpoint
@@ -12,7 +13,7 @@ from plait.engine import EngineRunner, optimize
 from plait.generation import ModelRunner
 from plait.model import Transformer
 from tests.models import far, random_model, random_source, random_tokens
-from tests.strategies import over_grid
+from tests.strategies import architectures, over_grid
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 in_both = pytest.mark.parametrize("dtype", list(TOLERANCE), ids=["torch", "kernels"])
@@ -24,11 +25,8 @@ def engines(architecture: Architecture, dtype: torch.dtype) -> tuple[Transformer
     return model, optimize(Checkpoint(architecture=architecture, model=model), dtype=dtype)
 
 
-@over_grid
-@in_both
-def test_an_encoder_reads_ragged_rows(architecture: Architecture, dtype: torch.dtype) -> None:
-    if architecture.kind == "decoder":
-        pytest.skip("a decoder alone")
+def check_encoder(architecture: Architecture, dtype: torch.dtype) -> None:
+    """Rows of three lengths, encoded and classified."""
     model, engine = engines(architecture, dtype)
     tokens = random_tokens(3, 9)
     mask = torch.ones(3, 9, dtype=torch.bool)
@@ -46,11 +44,8 @@ def test_an_encoder_reads_ragged_rows(architecture: Architecture, dtype: torch.d
                 assert far(logits.double(), expected) < TOLERANCE[dtype]
 
 
-@over_grid
-@in_both
-def test_a_decoder_reads_chunks_then_tokens_in_any_order(architecture: Architecture, dtype: torch.dtype) -> None:
-    if architecture.kind == "encoder":
-        pytest.skip("an encoder alone")
+def check_decoder(architecture: Architecture, dtype: torch.dtype) -> None:
+    """Rows of three lengths in chunks, then token by token, the cache's rows put into another order on the way."""
     model, engine = engines(architecture, dtype)
     plain = ModelRunner(model)
     tokens = random_tokens(3, 9)
@@ -75,3 +70,31 @@ def test_a_decoder_reads_chunks_then_tokens_in_any_order(architecture: Architect
         if k == 1:
             for cache in caches:
                 cache.reorder(torch.tensor([2, 0, 0]))
+
+
+@over_grid
+@in_both
+def test_an_encoder_reads_ragged_rows(architecture: Architecture, dtype: torch.dtype) -> None:
+    if architecture.kind == "decoder":
+        pytest.skip("a decoder alone")
+    check_encoder(architecture, dtype)
+
+
+@in_both
+@given(architecture=architectures(kinds=("encoder", "encoder-decoder")))
+def test_any_encoder_reads_ragged_rows(dtype: torch.dtype, architecture: Architecture) -> None:
+    check_encoder(architecture, dtype)
+
+
+@over_grid
+@in_both
+def test_a_decoder_reads_chunks_then_tokens_in_any_order(architecture: Architecture, dtype: torch.dtype) -> None:
+    if architecture.kind == "encoder":
+        pytest.skip("an encoder alone")
+    check_decoder(architecture, dtype)
+
+
+@in_both
+@given(architecture=architectures(kinds=("decoder", "encoder-decoder")))
+def test_any_decoder_reads_chunks_then_tokens_in_any_order(dtype: torch.dtype, architecture: Architecture) -> None:
+    check_decoder(architecture, dtype)

@@ -13,7 +13,7 @@ from plait.model.block import Block
 from plait.model.cache import Cache
 from plait.model.mask import Places, visible
 from plait.model.norm import Norm
-from plait.model.position import RelativeScores, Rotation, alibi, alibi_slopes, table_type
+from plait.model.position import Rotation, alibi, alibi_slopes, table_type
 from plait.model.sites import Part
 
 
@@ -52,12 +52,14 @@ class Stack(Part):
         if memory_places is not None:
             across = Sight(allowed=visible(places, memory_places, causal=False, window=None))
         sights: dict[tuple[int | None, Rope | None, int], Sight] = {}
-        bias: Tensor | None = None
+        penalties = self._penalties(places, held, x) if self.alibi is not None else None
+        bias = penalties  # added to scores, (b, h, q, k)
         for index, (block, kind) in enumerate(zip(self.blocks, self.tower.layers, strict=True)):
             start = cache.starts[index] if cache is not None else 0
             table = block.attention.relative_bias
-            if table is not None or (self.alibi is not None and bias is None):
-                bias = self._bias(table, places, held, x)
+            if table is not None:
+                relative = table(held.positions.unsqueeze(1) - places.positions.unsqueeze(2))
+                bias = relative if penalties is None else relative + penalties
                 sights.clear()
             sight = (kind.window, kind.rope, start)
             if sight not in sights:
@@ -66,10 +68,8 @@ class Stack(Part):
         x = x if self.norm is None else self.norm(x)
         return self.site("output", x)
 
-    def _bias(self, table: RelativeScores | None, places: Places, held: Places, x: Tensor) -> Tensor:
-        """What is added to scores, ``(b, h, q, k)``."""
-        if table is not None:
-            return table(held.positions.unsqueeze(1) - places.positions.unsqueeze(2))
+    def _penalties(self, places: Places, held: Places, x: Tensor) -> Tensor:
+        """ALiBi's, ``(b, h, q, k)``."""
         assert self.alibi is not None
         slopes = torch.tensor(alibi_slopes(self.tower.n_heads), dtype=table_type(x.dtype), device=x.device)
         return alibi(self.alibi, places.positions, held.positions, slopes, self.tower.attention_scale).to(x.dtype)
