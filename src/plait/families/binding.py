@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+LEAVES = (".weight", ".bias")
+
+
 @dataclass(frozen=True)
 class Weight:
     """Where parameters are stored, and the operations from there to here; ``name`` may be a pattern."""
@@ -41,7 +44,7 @@ class Either:
         return self.yes if (found if self.value is None else found == self.value) else self.no
 
 
-Rule = str | Weight | Either | None
+Rule = str | Weight | Either | None  # None: the family has no such tensor
 
 
 def via(name: str, *operations: Operation) -> Weight:
@@ -145,18 +148,19 @@ def entries(
     """
     shapes = parameters(architecture)
     found: dict[str, tuple[Entry, int]] = {}
-    for pattern, rule in sorted(weights.items(), key=lambda item: not item[0].endswith((".weight", ".bias"))):
+    exact_first = sorted(weights.items(), key=lambda item: not item[0].endswith(LEAVES))
+    for pattern, rule in exact_first:
         for parts, weight, d_head in _spelled_out(pattern, rule, architecture):
-            leaves = ("",) if pattern.endswith((".weight", ".bias")) else ("", ".weight", ".bias")
-            for leaf in leaves:
+            for leaf in [""] if pattern.endswith(LEAVES) else ["", *LEAVES]:
                 names = tuple(part + leaf for part in parts)
-                if all(name in shapes for name in names) and names[0] not in found:
-                    stored = ("" if pattern.startswith("head.") else prefix) + weight.name + leaf
-                    gathers = "{e}" in stored
-                    counted = [stored.replace("{e}", str(e)) for e in range(shapes[names[0]][0] if gathers else 1)]
-                    needed = tuple(shapes[n] for n in names)
-                    entry = Entry(tuple(counted), names, needed, weight.operations, d_head, gathers)
-                    found |= {name: (entry, i) for i, name in enumerate(names)}
+                if names[0] in found or not all(name in shapes for name in names):
+                    continue
+                stored = _under(prefix, pattern) + weight.name + leaf
+                gathers = "{e}" in stored
+                counted = tuple(stored.replace("{e}", str(e)) for e in range(shapes[names[0]][0] if gathers else 1))
+                needed = tuple(shapes[name] for name in names)
+                entry = Entry(counted, names, needed, weight.operations, d_head, gathers)
+                found |= {name: (entry, part) for part, name in enumerate(names)}
     if lost := [name for name in shapes if name not in found]:
         fields = asking(architecture, lost)
         asked = f", which {' and '.join(fields)} {'asks' if len(fields) == 1 else 'ask'} for" if fields else ""
@@ -173,14 +177,21 @@ def outside_layers(weights: Mapping[str, Rule], prefix: str) -> dict[str, list[s
                 continue
             name = option.name if isinstance(option, Weight) else option
             for ours, theirs in zip(alternatives(pattern), alternatives(name), strict=True):
-                for leaf in [""] if pattern.endswith((".weight", ".bias")) else [".weight", ".bias"]:
-                    place = ("" if pattern.startswith("head.") else prefix) + theirs + leaf
-                    found.setdefault(ours + leaf, []).append(place)
+                for leaf in [""] if pattern.endswith(LEAVES) else LEAVES:
+                    found.setdefault(ours + leaf, []).append(_under(prefix, pattern) + theirs + leaf)
     return found
 
 
+def _under(prefix: str, pattern: str) -> str:
+    """What stands in front of a stored name: the prefix, but in a head."""
+    return "" if pattern.startswith("head.") else prefix
+
+
 def _spelled_out(pattern: str, rule: Rule, a: Architecture) -> Iterator[tuple[list[str], Weight, int]]:
-    """A rule for each layer: our names that are stored together, where, and the width of their heads."""
+    """A rule for each layer: our names that are stored together, where, and the width of their heads.
+
+    Where layers are shared, ``{g}`` is the group of layer ``{i}``, and ``{j}`` its number in that group.
+    """
     if isinstance(rule, Either):
         rule = rule.choice(a)
     if rule is None:

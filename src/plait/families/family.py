@@ -22,10 +22,10 @@ from plait.families.heads import (
     NESTED,
     TIE_KEY,
     ClassHead,
-    head_by_class,
-    head_of_class,
+    classifying_ending,
+    has_vocabulary_head,
     is_tied,
-    named,
+    label_names,
     tie_flag,
 )
 from plait.families.knobs import KNOWN, refuse
@@ -146,7 +146,7 @@ class Family(Weights):
         ``names`` are the stored tensors, ``equal(a, b)`` compares two of them; without any the config is believed.
         Raises ``FamilyError`` over what plait does not have, and where config and tensors contradict each other.
         """
-        ending = head_of_class(config, self.heads)
+        ending = classifying_ending(config, self.heads)
         if ending is not None:
             return self._classifying[ending].architecture(config, names, equal)
         config = self._usual(config)
@@ -192,7 +192,7 @@ class Family(Weights):
             return True
         if self.classes[0] == self.classes[1]:  # a bare encoder
             return False
-        told = head_by_class(config, "n_encoder_layers" in self.settings, self._class_names)
+        told = has_vocabulary_head(config, "n_encoder_layers" in self.settings, self._class_names)
         if told is not None:
             # sentence-transformers leaves the config of the model with a head beside a file of the bare encoder
             bare = self.head == "masked" and spelling is not None and not spelling.prefix
@@ -218,10 +218,10 @@ class Family(Weights):
         """
         base = base or {}
         self._refuse_beyond_limits(architecture)
-        ending = self._ending(architecture, head_of_class(base, self.heads))
+        ending = self._ending(architecture, classifying_ending(base, self.heads))
         if ending is not None:
             family = self._classifying[ending]
-            same = head_of_class(base, self.heads) == ending
+            same = classifying_ending(base, self.heads) == ending
             return family.config(architecture, base if same else {**base, "architectures": [family.classes[0]]})
         mine = base.get("model_type") in self.model_types
         ties = architecture.head in ("language", "masked")
@@ -238,7 +238,7 @@ class Family(Weights):
             **kept,
             **merged({name: rule.save(fields[name], fields) for name, rule in rules.items()}, self.name),
             **({TIE_KEY: architecture.tied} if ties else {}),
-            **named(architecture.head, kept),
+            **label_names(architecture.head, kept),
             "architectures": [self.classes[0 if has_head else 1]],
             "model_type": self.model_types[0],
         }

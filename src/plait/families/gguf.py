@@ -53,13 +53,14 @@ TOGETHER: dict[str, Rule] = {
 
 def dialect(family: Family, arch: str, weights: Mapping[str, Rule], **differences: Any) -> GGUFFamily:
     """``family`` in the spelling of GGUF; ``differences`` are fields of the record, and settings known otherwise."""
-    own = {f.name: getattr(family, f.name) for f in dataclasses.fields(family)}
+    usual = {f.name: getattr(family, f.name) for f in dataclasses.fields(family)}
     fields = {f.name for f in dataclasses.fields(GGUFFamily)}
+    members = {name: value for name, value in differences.items() if name in fields}
     settings = {name: rule for name, rule in differences.items() if name not in fields}
-    own |= {"settings": {**family.settings, **settings}, "weights": weights, "tied": False, "synonyms": family.synonyms}
-    own |= {"prefix": "", "prefixes": (), "aliases": {}, "live": frozenset(), "older": {}, "heads": {}}
+    own = {"arch": arch, "settings": {**family.settings, **settings}, "weights": weights, "tied": False, "heads": {}}
+    own |= {"prefix": "", "prefixes": (), "aliases": {}, "live": frozenset(), "older": {}}  # all files are named alike
     own |= {"leftovers": (r"rope_(freqs|factors_(long|short))\.weight",)}
-    return GGUFFamily(arch=arch, **{**own, **{name: value for name, value in differences.items() if name in fields}})
+    return GGUFFamily(**usual | own | members)
 
 
 def _rope(**options: Any) -> dict[str, Any]:
@@ -90,8 +91,10 @@ def _patterned(default: int | None, period: int, local: RopeSettings | None = No
     return dataclasses.replace(read, save=save)
 
 
-# The scale of Gemma's scores is not in the file: llama.cpp takes it from the size of the model
-def _gemma_scale(largest: int) -> Any:
+def _gemma_scale(largest: int) -> Setting:
+    """The scale of Gemma's scores is not in the file: llama.cpp takes it from the number of layers, ``largest`` in the
+    model of 27B."""
+
     def scale(fields: Mapping[str, Any]) -> float:
         is_27b = fields["n_decoder_layers"] == largest
         return (fields["d_model"] // fields["n_heads"] if is_27b else fields["d_head"]) ** -0.5

@@ -53,8 +53,9 @@ class ClassHead:
         pooling = self.pooling
 
         def load(reading: Reading) -> Classification:
-            pooled = pooling.load(reading) if isinstance(pooling, Setting) else pooling
-            return Classification(labels=self.labels or count(reading.config), pooling=pooled, norm=self.norm)
+            from_where = pooling.load(reading) if isinstance(pooling, Setting) else pooling
+            labels = self.labels or count_labels(reading.config)
+            return Classification(labels=labels, pooling=from_where, norm=self.norm)
 
         def save(head: Any, fields: Fields) -> dict[str, Any]:
             return pooling.save(head.pooling, fields) if isinstance(pooling, Setting) else {}
@@ -68,12 +69,13 @@ class ClassHead:
             isinstance(head, Classification)
             and head.norm == self.norm
             and self.labels in (None, head.labels)
-            and _is(self.pooling, head.pooling)
-            and _is(self.transform, transform)
+            and _allows(self.pooling, head.pooling)
+            and _allows(self.transform, transform)
         )
 
 
-def _is(ours: str | Setting | None, theirs: str | None) -> bool:
+def _allows(ours: str | Setting | None, theirs: str | None) -> bool:
+    """A rule may say any word, but not that there is none."""
     return theirs is not None if isinstance(ours, Setting) else ours == theirs
 
 
@@ -88,7 +90,7 @@ def pooled(dense: str) -> ClassHead:
     return ClassHead(transform="tanh", weights={"head.dense": dense, "head.output": "classifier"})
 
 
-def count(config: Mapping[str, Any]) -> int:
+def count_labels(config: Mapping[str, Any]) -> int:
     """How many classes a config names; two where it is silent."""
     names = config.get("id2label")
     if names and not isinstance(names, Mapping | list):
@@ -102,9 +104,9 @@ def count(config: Mapping[str, Any]) -> int:
     return len(names) if names else 2
 
 
-def named(head: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+def label_names(head: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     """The classes' names for a new config: those it has, where they are as many as the head's."""
-    if not isinstance(head, Classification) or ("id2label" in config and count(config) == head.labels):
+    if not isinstance(head, Classification) or ("id2label" in config and count_labels(config) == head.labels):
         return {}
     names = {str(i): f"LABEL_{i}" for i in range(head.labels)}
     return {"id2label": names, "label2id": {name: int(i) for i, name in names.items()}}
@@ -118,13 +120,13 @@ def class_names(config: Mapping[str, Any]) -> list[str]:
     return told
 
 
-def head_of_class(config: Mapping[str, Any], heads: Mapping[str, ClassHead]) -> str | None:
+def classifying_ending(config: Mapping[str, Any], heads: Mapping[str, ClassHead]) -> str | None:
     """Which of the ``heads``, by the end of a class's name, the class named in a config has."""
     first = next(iter(class_names(config)), "")
     return next((ending for ending in heads if first.endswith(ending)), None)
 
 
-def head_by_class(config: Mapping[str, Any], encodes: bool, classes: Sequence[str]) -> bool | None:
+def has_vocabulary_head(config: Mapping[str, Any], encodes: bool, classes: Sequence[str]) -> bool | None:
     """Whether the class named in a config has a vocabulary head; ``None`` where no class is named."""
     for name in class_names(config):
         if re.fullmatch(WITH_HEAD[encodes], name):

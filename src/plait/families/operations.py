@@ -158,10 +158,11 @@ def _join(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return torch.cat(list(tensors), dim)
 
 
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
+def _by_turns(tensors: Sequence[Tensor]) -> Tensor:
+    """Matrices (or biases) of every expert as one, a row of each in turn."""
     import torch
 
-    return torch.stack(list(tensors), 2)
+    return torch.stack(list(tensors), 2).flatten(1, 2)
 
 
 def stack(tensors: Iterable[Tensor], count: int) -> Tensor:
@@ -170,9 +171,8 @@ def stack(tensors: Iterable[Tensor], count: int) -> Tensor:
 
     whole: Tensor | None = None
     for i, tensor in enumerate(tensors):
-        whole = (
-            torch.empty((count, *tensor.shape), dtype=tensor.dtype, device=tensor.device) if whole is None else whole
-        )
+        if whole is None:
+            whole = torch.empty((count, *tensor.shape), dtype=tensor.dtype, device=tensor.device)
         if tensor.dtype != whole.dtype:
             whole = whole.to(torch.promote_types(tensor.dtype, whole.dtype))
         whole[i] = tensor
@@ -205,7 +205,7 @@ TRANSPOSE_EACH = Operation(
 # Rows of several parameters by turns within every expert: gate 0, up 0, gate 1, up 1, ...
 STRIPES = Operation(
     lambda tensors, target: [tensors[0][:, i :: len(target.shapes)] for i in range(len(target.shapes))],
-    lambda tensors, _: [_stack(tensors).flatten(1, 2)],
+    lambda tensors, _: [_by_turns(tensors)],
 )
 
 # A leading axis of 1: final_logits_bias (1, V)
@@ -229,17 +229,17 @@ def _group(tensors: list[Tensor], target: Target) -> list[Tensor]:
 GROUP = Operation(_ungroup, _group, by_rows=True)
 
 
-def _pair_up(columns: int) -> Callable[[list[Tensor], Target], list[Tensor]]:
-    """Rows of a head laid out in two rows (2) or two columns (1), read the other way round."""
+def _reorder(in_pairs: bool) -> Callable[[list[Tensor], Target], list[Tensor]]:
+    """Rows of each head that come ``in_pairs`` (h/2, 2) put in halves (2, h/2), or those in halves in pairs."""
 
-    def turn(tensors: list[Tensor], target: Target) -> list[Tensor]:
+    def reorder(tensors: list[Tensor], target: Target) -> list[Tensor]:
         half = target.d_head // 2
-        view = (2, half) if columns == 2 else (half, 2)
+        view = (half, 2) if in_pairs else (2, half)
         return [t.reshape(-1, *view, *t.shape[1:]).transpose(1, 2).reshape(t.shape) for t in tensors]
 
-    return turn
+    return reorder
 
 
 # Rows of each head in the order of interleaved rope (0, h/2, 1, h/2 + 1, ...), as llama.cpp wants Llama's; every tensor
 # by its own number of heads, which is its rows over h.
-INTERLEAVE = Operation(_pair_up(1), _pair_up(2), by_rows=True)
+INTERLEAVE = Operation(_reorder(in_pairs=True), _reorder(in_pairs=False), by_rows=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from plait.architecture import EncoderDifferences
 from plait.families.errors import FamilyError
-from plait.families.heads import head_by_class
+from plait.families.heads import has_vocabulary_head
 from plait.families.operations import Fields
 from plait.families.settings import Reading, Setting
 
@@ -59,7 +59,7 @@ def shared_table(heads: int, d_ff: int) -> Setting:
 
 def check_head(reading: Reading) -> None:
     """A head that is not stored is the shared table; plait has none beside the decoder's own."""
-    has_head = head_by_class(reading.config, True, ()) is not False
+    has_head = has_vocabulary_head(reading.config, True, ()) is not False
     if has_head and not reading.has(HEAD, unknown=True) and reading.differ(SHARED, TABLES[1]):
         raise FamilyError(
             f"{TABLES[1]}: it differs from {SHARED}, which is the head where no {HEAD} is stored; store the head."

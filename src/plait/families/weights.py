@@ -26,9 +26,10 @@ class Weights:
     """The weights of one class of models.
 
     ``name``: what messages call it.
-    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out, ``{e}`` counts the
-    tensors that are stacked into one parameter (experts, heads); without ``.weight`` or ``.bias`` a rule is for both.
-    The stored names stand under ``prefix``, but for the head's.
+    ``weights``: canonical names -> stored ones. ``{tower}``, ``{i}`` and ``{a,b}`` are spelled out (of shared layers
+    ``{g}`` and ``{j}``, group and number in it), ``{e}`` counts the tensors that are stacked into one parameter
+    (experts, heads); without ``.weight`` or ``.bias`` a rule is for both. The stored names stand under ``prefix``, but
+    for the head's.
     ``prefix``: what a model with a head puts in front; a file of the bare model leaves it out. ``prefixes``: others
     that published files have there.
     ``aliases``: stored names that repeat a parameter; one in ``live`` is the one that counts where they differ.
