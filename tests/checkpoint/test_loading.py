@@ -42,6 +42,17 @@ def test_a_folder_becomes_a_model(tmp_path: Path) -> None:
     assert torch.isfinite(logits(checkpoint)).all()
 
 
+def test_a_tokenizer_that_is_not_read_is_told_and_the_model_takes_ids(tmp_path: Path) -> None:
+    """Moses and fastBPE, as FSMT's folders have them."""
+    write_llama(tmp_path, llama_tensors())
+    for name in ("vocab-src.json", "vocab-tgt.json", "merges.txt"):
+        (tmp_path / name).write_text("{}")
+    with pytest.warns(PlaitNotice, match="tokenizer .merges.txt, vocab-src.json, vocab-tgt.json. is of no kind that"):
+        checkpoint = load(tmp_path)
+    assert checkpoint.tokenizer is None
+    assert torch.isfinite(logits(checkpoint)).all()
+
+
 def test_weights_of_a_large_model_are_mapped_and_never_written_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from plait.checkpoint.folder import CONFIG, GENERATION_CONFIG, has_weights, open_folder, read_json
 from plait.checkpoint.native import MODEL_TYPE, NATIVE, check_blocks, native_rules
-from plait.checkpoint.notice import CheckpointError
+from plait.checkpoint.notice import CheckpointError, notice
 from plait.checkpoint.pooling import SentenceFolder, SentencePooling, pooling_from_gguf, read_sentence_folder
 from plait.checkpoint.rules import DecodeRules, read_rules, rules_from_gguf
 from plait.checkpoint.scaled import plain
@@ -74,7 +74,7 @@ def check_config(path: Path) -> None:
 def describe(folder: Path, source: TensorSource | None = None, sentence: SentenceFolder | None = None) -> Found:
     """What a folder says beside its weights: config, family, tokenizer, decode rules."""
     from plait.families import FAMILIES, family_for
-    from plait.text import load_tokenizer
+    from plait.text import load_tokenizer, vocabularies
 
     config = read_json(folder / CONFIG)
     native = config.get("model_type") == MODEL_TYPE
@@ -83,6 +83,11 @@ def describe(folder: Path, source: TensorSource | None = None, sentence: Sentenc
     config, source = plain(config, source, folder)
     usual = family or next((f for f in FAMILIES if f.name == config.get("family")), None)
     tokenizer = load_tokenizer(folder, usual.tokenizer if usual else None)
+    if tokenizer is None and (unread := vocabularies(folder)):
+        notice(
+            f"{folder}: its tokenizer ({', '.join(unread)}) is of no kind that plait reads; the model takes and gives "
+            "token ids, and saving leaves those files behind."
+        )
     if family is None:
         if source is not None:
             check_blocks(config, source)

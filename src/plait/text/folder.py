@@ -64,6 +64,14 @@ def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | 
     return _pieces(files, models[0].name) if len(models) == 1 else None
 
 
+def vocabularies(folder: Path) -> list[str]:
+    """The names of a folder's files that hold a vocabulary, of whatever kind."""
+    return sorted(path.name for pattern in _VOCABULARIES for path in folder.glob(pattern))
+
+
+_VOCABULARIES = ("vocab*.json", "vocab*.txt", "merges.txt", "*.model", "*.spm", "*.tiktoken")
+
+
 def _tokenizer_json(files: TokenizerFiles) -> Tokenizer:
     path = files.folder / "tokenizer.json"
     try:
