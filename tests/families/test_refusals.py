@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plait.families import FAMILIES, FamilyError, family_for
+from plait.presets import preset
 from tests.families.test_spellings import BESIDE
 
 
@@ -27,6 +28,7 @@ PARTS = [
     ("linear attention", {"model_type": "qwen3_next", "num_experts": 512, "linear_num_key_heads": 16}),
     ("moe_topk|differs from layer to layer", {"model_type": "hunyuan_v1_moe", "num_experts": 8, "moe_topk": [1, 2]}),
     ("use_bias", {"model_type": "ernie4_5_moe", "use_bias": True}),
+    ("embedding_size: 64", {"model_type": "albert", "embedding_size": 64, "hidden_size": 64}),
     ("scoring_func: 'softmax'", {"model_type": "minimax_m2", "scoring_func": "softmax"}),
     ("swiglu_alpha: 1.5", {"model_type": "gpt_oss", "swiglu_alpha": 1.5}),
     ("groups", {"model_type": "dots1", "n_routed_experts": 7, "num_experts_per_tok": 2, "n_group": 2}),
@@ -77,6 +79,12 @@ PARTS += [
 @pytest.mark.parametrize(("part", "config"), PARTS)
 def test_parts_that_are_not_there(part: str, config: dict[str, Any]) -> None:
     refuse(part, **config)
+
+
+def test_tables_as_wide_as_the_model_are_not_written_as_albert() -> None:
+    """The class would look for a projection that is not there."""
+    with pytest.raises(FamilyError, match="embedding_size: 768 is hidden_size too"):
+        family_for({"model_type": "albert"}).config(preset("albert-base").replace(d_embedding=768))
 
 
 def test_an_encoder_sees_all_whatever_its_config_says() -> None:

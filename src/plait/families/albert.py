@@ -3,11 +3,22 @@
 from plait.architecture import SharedLayers
 from plait.families.bert import BERT
 from plait.families.binding import Either
+from plait.families.errors import FamilyError
 from plait.families.heads import pooled
-from plait.families.operations import Conversion, preferring
+from plait.families.operations import Conversion, Fields, preferring
 from plait.families.settings import key, record
 
 LAYER = "encoder.albert_layer_groups.{g}.albert_layers.{j}"
+
+
+def _another_width(width: int, fields: Fields) -> int:
+    if width == fields["d_model"]:
+        raise FamilyError(
+            f"embedding_size: {width} is hidden_size too; ALBERT has a projection between equal widths as well, and "
+            "plait has none there."
+        )
+    return width
+
 
 # num_hidden_layers counts how often a group runs
 BY_GROUP = Conversion(
@@ -21,7 +32,7 @@ ALBERT = BERT.relative(
     heads={**BERT.heads, "ForSequenceClassification": pooled("albert.pooler")},
     settings={
         "vocab_size": key("vocab_size", 30000),
-        "d_embedding": key("embedding_size", 128),
+        "d_embedding": key("embedding_size", 128, Conversion(_another_width, _another_width)),
         "d_model": key("hidden_size", 4096),
         "n_encoder_layers": key("num_hidden_layers", 12, BY_GROUP),
         "shared_layers": record(SharedLayers, groups=key("num_hidden_groups", 1), inner=key("inner_group_num", 1)),
