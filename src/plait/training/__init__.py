@@ -1,0 +1,1 @@
+"""Training: a recipe, a loop, and what keeps a run's work."""
