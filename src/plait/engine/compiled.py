@@ -88,7 +88,7 @@ class _Segment:
         self._memory = (fields, array, records, program)  # what the executor points to
         self._executor = library.plait_executor(team.handle, ctypes.byref(program))
         self._run = library.plait_executor_run
-        weakref.finalize(self, _end, library, self._executor, team, self._memory)
+        weakref.finalize(self, _end, library, self._executor, team, self._memory).atexit = False
 
     def run(self, record: ctypes.Structure) -> None:
         """One pass."""

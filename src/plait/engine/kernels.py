@@ -151,14 +151,14 @@ def _path(name: str) -> Path | None:
 
 
 class Team:
-    """A team of ``threads``, the caller one of them. It ends with the object."""
+    """A team of ``threads``, the caller one of them. It ends with the object, or with the process."""
 
     def __init__(self, threads: int, library_: ctypes.CDLL | None = None) -> None:
         if threads < 1:
             raise ValueError(f"A team has at least one thread, not {threads}.")
         self.library = library_ or library()
         self.handle: int = self.library.plait_team(threads)
-        weakref.finalize(self, self.library.plait_team_end, self.handle)
+        weakref.finalize(self, self.library.plait_team_end, self.handle).atexit = False  # then the system ends it
 
     @property
     def threads(self) -> int:

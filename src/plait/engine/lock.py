@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Any
 
-LONGEST = 5.0  # seconds that the end of the process waits for a pass
+LONGEST = 60.0  # seconds that the end of the process waits for a pass: whatever it reads would be taken from under it
 
 _all: weakref.WeakSet[RunnerLock] = weakref.WeakSet()
 _forking = threading.Lock()
@@ -20,11 +20,6 @@ class RunnerLock:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        if not _all:
-            # Thread teams end in weakref's own exit function, and the last one registered is the first to run: this one
-            # is registered once a team is there, so that no pass is under way when they end.
-            atexit.unregister(_keep_out)
-            atexit.register(_keep_out, LONGEST)
         _all.add(self)
 
     def __enter__(self) -> None:
@@ -57,5 +52,6 @@ def _after_fork() -> None:
     _forking.release()
 
 
+atexit.register(_keep_out, LONGEST)
 # A child has no other threads: what one of them held, or had half written, would stay so for ever.
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
