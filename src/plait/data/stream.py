@@ -1,4 +1,4 @@
-"""Stream: what training asks of data. Any step is reached at once, because it is a function of the seed and its number."""
+"""Stream: what training asks of data. Any step is reached at once: it is a function of the seed and its number."""
 
 from __future__ import annotations
 
