@@ -14,8 +14,8 @@ LAYER = "encoder.albert_layer_groups.{g}.albert_layers.{j}"
 def _another_width(width: int, fields: Fields) -> int:
     if width == fields["d_model"]:
         raise FamilyError(
-            f"embedding_size: {width} is hidden_size too; ALBERT has a projection between equal widths as well, and "
-            "plait has none there."
+            f"embedding_size: {width} is hidden_size too (d_embedding, d_model); ALBERT has a projection between equal "
+            "widths as well, and plait has none there."
         )
     return width
 
