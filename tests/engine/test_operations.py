@@ -359,9 +359,10 @@ def attention(rng: np.random.Generator, space: Space) -> p.Attend:
         causal=causal,
         window=int(rng.choice([1, 3, 16, 100])) if space != "memory" and rng.random() < 0.4 else None,
         softcap=1.5 if rng.random() < 0.3 else None,
-        alibi=Alibi() if space != "memory" and rng.random() < 0.3 else None,
+        alibi=Alibi(scaled=bool(rng.random() < 0.5)) if space != "memory" and rng.random() < 0.3 else None,
         relative=RelativeBias(buckets=8, max_distance=20) if space != "memory" and rng.random() < 0.3 else None,
         relative_weight="relative",
+        sinks="sinks" if rng.random() < 0.3 else None,
     )
 
 
@@ -382,7 +383,7 @@ def test_attend(team: kernels.Team, space: Space, dtype: torch.dtype) -> None:
         fill(rng, pages)
         hide(pages, sequences)
         pass_ = a_pass(rng, new, lengths, spaces={space: held(pages, sequences)})
-        weights = Parameters(relative=(8, attend.n_heads))
+        weights = Parameters(relative=(8, attend.n_heads), sinks=(attend.n_heads,))
         agree(team, [attend], weights, pass_, atol=2e-5, case=(seed, new, lengths, attend))
 
 
@@ -439,6 +440,7 @@ def test_pages_that_moved_are_found_again(team: kernels.Team) -> None:
         target=Register("mix", 32).whole,
         relative=None,
         relative_weight=None,
+        sinks=None,
     )
     compiled = Compiled(Program("test", (attend,), attend.target.register, causal=True), Parameters(), team)
     for _ in range(40):

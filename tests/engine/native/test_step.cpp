@@ -26,6 +26,70 @@ static std::vector<float> floats(int64_t n) {
     return x;
 }
 
+// A pass with no keys: rows in one sequence, all wanted; what leaves `output` must be numbers.
+static void run(const Program &program, int64_t members, int64_t output) {
+    Team team{int(members)};
+    void *executor = plait_executor(&team, &program);
+    for (int round = 0; round < 6; ++round) {
+        const int32_t rows = round ? number(0, 12) : 1;
+        std::vector<int32_t> each(static_cast<size_t>(rows)), begins{0, rows}, sequence(static_cast<size_t>(rows), 0);
+        for (int32_t i = 0; i < rows; ++i) each[size_t(i)] = i;
+        std::vector<std::vector<float>> memory;
+        std::vector<float *> addresses;
+        for (int64_t r = 0; r < program.n_registers; ++r) {
+            memory.push_back(floats(rows * program.registers[r].width));
+            addresses.push_back(memory.back().data());
+        }
+        Pass pass{rows, 1, rows, each.data(), each.data(), each.data(), sequence.data(), begins.data(), each.data(), nullptr,
+                  addresses.data(), nullptr, {}};
+        if (plait_executor_run(executor, &pass)) std::exit(1);
+        for (float y : memory[size_t(output)])
+            if (std::isnan(y)) std::printf("test_step.cpp: no number\n"), std::exit(1);
+    }
+    plait_executor_end(executor);
+}
+
+// Experts: norm, router, routes, perhaps one that all rows take and its gate, experts, and onto the stream.
+static void experts() {
+    const int64_t groups = number(1, 3), n = groups * number(2, 4), top = number(1, int(groups));
+    const int64_t per_token = number(1, int(top * (n / groups))), model = number(3, 40), width = number(1, 40);
+    const int64_t format = number(0, FORMATS - 1);
+    const bool gated = number(0, 1), biased = number(0, 1), limited = gated && number(0, 1), shared = number(0, 1);
+    enum { X, NORMED, ROUTES, SHARED, SHARED_GATE, MADE };
+    const Register registers[] = {{model, 0, -1}, {model, 0, 0}, {n, 0, -1}, {model, 0, -1}, {1, 0, -1}, {model, 0, -1}};
+
+    std::vector<std::vector<uint8_t>> stored;
+    stored.reserve(size_t(3 * n + 3));
+    auto matrix = [&](int64_t rows, int64_t columns) {
+        stored.emplace_back(size_t(panels(rows) * panel_bytes(format, columns))); // zeros: only addresses matter here
+        return Matrix{format, rows, columns, stored.back().data()};
+    };
+    std::vector<Matrix> gates, ups, downs;
+    for (int64_t e = 0; e < n; ++e)
+        gates.push_back(matrix(width, model)), ups.push_back(matrix(width, model)), downs.push_back(matrix(model, width));
+    const Matrix router = matrix(n, model), all = matrix(model, model), all_gate = matrix(1, model);
+    const std::vector<float> weight = floats(model), logits = floats(n), score = floats(n);
+    const std::vector<float> into = floats(n * width), into_too = floats(n * width), out = floats(n * model);
+    const View x{X, 0, model}, normed{NORMED, 0, model}, routes{ROUTES, 0, n}, made{MADE, 0, model}, none{-1, 0, 0};
+    const View taken_by_all{SHARED, 0, model}, taken_gate{SHARED_GATE, 0, 1};
+
+    const Norm norm{normed, x, model, 1, number(0, 1), weight.data(), nullptr, 1e-5f};
+    const Linear judge{routes, normed, &router, logits.data(), 0, 0, 1.f, 1.f};
+    const Route route{routes, number(0, 1) ? score.data() : nullptr, groups > 1 || number(0, 1), per_token, groups, top, number(0, 1), 2.5f};
+    const Linear share{taken_by_all, normed, &all, nullptr, 0, 0, 1.f, 1.f};
+    const Linear share_gate{taken_gate, normed, &all_gate, nullptr, 0, 0, 1.f, 1.f};
+    const Experts experts{made, normed, routes, shared ? taken_by_all : none, shared && number(0, 1) ? taken_gate : none,
+                          gated ? gates.data() : nullptr, ups.data(), downs.data(), gated && biased ? into.data() : nullptr,
+                          biased ? into_too.data() : nullptr, biased ? out.data() : nullptr, n, per_token, number(0, 6),
+                          limited ? 0.5f : INFINITY, limited ? 1.f : 0.f};
+    const Add onto{x, made, 1.f, 0.5f};
+    const int64_t w = 1;
+    const Operation operations[] = {{NORM, &norm, 0, 0},        {LINEAR, &judge, 0, w},  {LINEAR, &share, w, w},
+                                    {LINEAR, &share_gate, w, w}, {ROUTE, &route, 0, 0},   {EXPERTS, &experts, w, w},
+                                    {ADD, &onto, 0, 0}};
+    run({operations, 7, registers, 6, model}, number(1, 3), X);
+}
+
 // A layer of a small decoder: norm, stacked product, rotation, store, attention, product onto the stream, gate, head.
 static void layer() {
     const int64_t heads = number(1, 4), group = number(1, 3), d = 2 * number(2, 20), model = number(3, 40), ff = number(1, 40);
@@ -42,6 +106,7 @@ static void layer() {
     const Matrix table = matrix(10, model), qkv = matrix(wide + 2 * narrow, model), out = matrix(model, wide);
     const Matrix up = matrix(2 * ff, model), down = matrix(model, ff);
     const std::vector<float> weight = floats(model), slopes = floats(heads * group), relative = floats(heads * group * 11);
+    const std::vector<float> sinks = floats(heads * group);
     const View x{X, 0, model}, normed{NORMED, 0, model}, mix{MIX, 0, wide}, q{HEADS, 0, wide}, k{HEADS, wide, narrow};
     const View v{HEADS, wide + narrow, narrow}, first{HIDDEN, 0, ff}, second{HIDDEN, ff, ff}, taken{TAKEN, 0, model};
     const bool causal = number(0, 1);
@@ -52,10 +117,11 @@ static void layer() {
     const Rotate turn_q{q, d, 0, number(0, 1)}, turn_k{k, d, 0, turn_q.interleaved};
     const Store store{k, v, 0, 0, d};
     const Attend attend{mix, q, 0, 0, heads * group, heads, d, causal, number(0, 2) ? 0 : number(1, 40), number(0, 1) ? slopes.data() : nullptr,
-                        number(0, 1) ? relative.data() : nullptr, nullptr, 5, 0.3f, number(0, 1) ? 2.f : 0.f};
+                        number(0, 1) ? relative.data() : nullptr, number(0, 1) ? sinks.data() : nullptr, 5, 0.3f, number(0, 1) ? 2.f : 0.f};
     const Linear back{x, mix, &out, nullptr, 0, 1, 1.f, 1.f};
     const Linear widen{{HIDDEN, 0, 2 * ff}, normed, &up, nullptr, 0, 0, 1.f, 1.f};
-    const Gate gate{first, second, 6, INFINITY, 0};
+    const bool limited = number(0, 1);
+    const Gate gate{first, second, 6, limited ? 0.5f : INFINITY, limited ? 1.f : 0.f};
     const Linear shrink{x, first, &down, nullptr, 0, 1, 1.f, 1.f};
     const Take take{taken, x};
     const Cap cap{taken, 0.5f, 2.f};
@@ -110,6 +176,6 @@ static void layer() {
 }
 
 int main() {
-    for (int i = 0; i < 60; ++i) layer();
+    for (int i = 0; i < 60; ++i) layer(), experts();
     std::printf("programs: fine\n");
 }
