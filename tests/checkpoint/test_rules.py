@@ -95,13 +95,14 @@ def test_every_number_is_read_from_the_generation_config() -> None:
         "num_beams": 4, "length_penalty": 2, "early_stopping": True, "suppress_tokens": [5, 6],
         "bad_words_ids": [[3], [4, 5], [5]], "forced_bos_token_id": 8, "forced_eos_token_id": [9],
         "typical_p": 0.8, "renormalize_logits": True, "num_beam_groups": 2, "diversity_penalty": 0.5,
-        "encoder_no_repeat_ngram_size": 2,
+        "encoder_no_repeat_ngram_size": 2, "penalty_alpha": 0.6,
     }  # fmt: skip
     expected = DecodeRules(
         bos=1, forced_first=8, forced_last=9, max_length=512, max_new_tokens=20, min_length=3, min_new_tokens=2,
         no_repeat_ngram=3, sample=True, temperature=0.6, top_k=40, top_p=0.9, min_p=0.05, repetition_penalty=1.1,
         beams=4, length_penalty=2, early_stopping=True, banned=((3,), (4, 5), (5,), (6,)),
         typical_p=0.8, renormalize=True, beam_groups=2, diversity=0.5, no_repeat_source_ngram=2,
+        penalty_alpha=0.6,
     )  # fmt: skip
     assert rules({"model_type": "qwen2", "bos_token_id": 1}, written) == expected
     assert rules({"model_type": "qwen2"}, {"early_stopping": "never"}).early_stopping == "never"

@@ -88,6 +88,15 @@ def test_sampling_options_arrive(forced: Path, capsys: Capture):
     assert output(capsys, "generate", forced, "a", "--temperature", 50, "--top-k", 1, "--seed", 1) == "bcde\n"
 
 
+def test_a_contrastive_search_is_the_plain_models(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
+    options = ["--plain", "--max-new-tokens", 6, "--penalty-alpha", 1, "--top-k", 5]
+    found = plait.generate(plait.load(forced), "ba", max_new_tokens=6, penalty_alpha=1.0, top_k=5)
+    assert json.loads(output(capsys, "generate", forced, "ba", *options, "--format", "json"))["tokens"] == found.tokens
+    assert found.text[0] != "b", "which stands there already, and is what follows an a"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hi\n"))
+    assert output(capsys, "chat", forced, *options)[0] != "h"
+
+
 def test_what_is_guessed_ahead_changes_no_text(forced: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch):
     for guesses in (["--speculate", "lookup"], ["--draft", forced]):
         assert output(capsys, "generate", forced, "xaabab", *guesses) == "cde\n"
@@ -106,6 +115,10 @@ OUT_OF_RANGE = {
     "--top-p 2": "top_p: 2.0 makes no sense",
     "--temperature -1": "temperature: -1.0 makes no sense",
     "--temperature 0 --top-k 3": "top_k: 3 changes nothing in greedy decoding",
+    "--penalty-alpha 0.6 --top-k 4": "reads hidden states, which the engine does not give; add --plain",
+    "--penalty-alpha 2 --plain": "penalty_alpha: 2.0 makes no sense",
+    "--penalty-alpha 0.6 --top-k 1 --plain": "top_k: 1 leaves contrastive search (penalty_alpha) no candidates",
+    "--penalty-alpha 0.6 --temperature 1 --plain": "penalty_alpha: the best of the candidates is taken",
     "--max-new-tokens 0": "max_new_tokens: 0 makes no sense",
     "--seed -1": "seed: -1 makes no sense",
     "--threads 0": "threads: 0 makes no sense; give a whole number from 1 to 1024",

@@ -338,6 +338,33 @@ def test_groups_shun_one_anothers_tokens_and_score_as_any_beam(name: str) -> Non
     assert close(found, alone)
 
 
+def diverse(model: Any, request: Request, search: Search) -> list[tuple[list[int], float]]:
+    """Diverse beam search (Vijayakumar et al. 2016, algorithm 1) where nothing ends before the limit, every row read as
+    a whole: what all groups came to, with the sums of their log-probabilities."""
+    groups: list[list[tuple[list[int], float]]] = [[([], 0.0)] for _ in range(search.beam_groups)]
+    for _ in range(request.limit):
+        chosen: list[int] = []
+        for index, group in enumerate(groups):
+            ways = [[*way, token] for way, _ in group for token in range(model.architecture.vocab_size)]
+            totals = [(way, sum(logprobs)) for way, logprobs in zip(ways, forced(model, request, ways), strict=True)]
+            totals.sort(key=lambda pair: pair[1] - search.diversity * chosen.count(pair[0][-1]), reverse=True)
+            groups[index] = totals[: search.width]
+            chosen += [way[-1] for way, _ in groups[index]]
+    return sorted((pair for group in groups for pair in group), key=lambda pair: pair[1], reverse=True)
+
+
+@pytest.mark.parametrize("diversity", [0.5, 2.0])
+@pytest.mark.parametrize("name", KINDS)
+def test_groups_are_those_of_the_algorithm(name: str, diversity: float) -> None:
+    model = random_model(KINDS[name])
+    asked = requests(KINDS[name], 5, Settings())
+    search = Search(beams=6, n_best=6, beam_groups=3, diversity=diversity, length_penalty=0.0)
+    for request, best in zip(asked, searched(ModelRunner(model), asked, search), strict=True):
+        ways, totals = zip(*diverse(model, request, search), strict=True)
+        assert [tokens(one) for one in best] == list(ways)
+        assert [one.score for one in best] == pytest.approx(list(totals), abs=1e-9)
+
+
 def test_where_fewer_ways_exist_there_are_fewer_and_where_none_does_it_is_an_error() -> None:
     model = Scripted(lambda p: [0.0, 1.0, 2.0], ROPE.replace(vocab_size=3))
     best = generate(checkpoint(model), [0], beams=8, n_best=8, max_new_tokens=1, banned=[2])

@@ -41,6 +41,7 @@ class DecodeRules:
     top_p: float = 1.0
     min_p: float = 0.0
     typical_p: float = 1.0
+    penalty_alpha: float = 0.0  # of a contrastive search among top_k; 0: off
     repetition_penalty: float = 1.0
     beams: int = 1
     length_penalty: float = 1.0
@@ -78,6 +79,7 @@ _KEYS: dict[str, tuple[str, type]] = {
     "top_p": ("top_p", float),
     "min_p": ("min_p", float),
     "typical_p": ("typical_p", float),
+    "penalty_alpha": ("penalty_alpha", float),
     "repetition_penalty": ("repetition_penalty", float),
     "beams": ("num_beams", int),
     "length_penalty": ("length_penalty", float),
@@ -95,7 +97,6 @@ _UNHEEDED: dict[str, Any] = {
     "exponential_decay_length_penalty": [],
     "forced_decoder_ids": [],
     "guidance_scale": 1.0,
-    "penalty_alpha": 0.0,
     "sequence_bias": {},
     "stop_strings": [],
     "top_h": 1.0,

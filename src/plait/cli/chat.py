@@ -38,7 +38,7 @@ def chat(
     from plait.generation import stream
 
     running.check()
-    options = {**sampling.options(), **constraining.options()}
+    options = {**sampling.options(plain=running.by_model(loading)), **constraining.options()}
     guessing.check(loading)
     check_text(model)
     checkpoint, runner = running.open(model, loading)

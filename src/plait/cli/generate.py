@@ -32,6 +32,9 @@ class Sampling:
         0 is greedy; 1 is the model's own distribution.
     top_k
         Choose among the k likeliest tokens; 0 is all.
+    penalty_alpha
+        Of top-k tokens take the best in a contrastive search, in which likeness to the text counts this much, up to 1;
+        0 is off. Needs --plain.
     top_p
         Choose among the likeliest tokens that hold this share of the probability.
     min_p
@@ -53,6 +56,7 @@ class Sampling:
     max_new_tokens: int | None = None
     temperature: float | None = None
     top_k: int | None = None
+    penalty_alpha: float | None = None
     top_p: float | None = None
     min_p: float | None = None
     typical_p: float | None = None
@@ -62,9 +66,11 @@ class Sampling:
     seed: int | None = None
     stop: tuple[str, ...] = ()
 
-    def options(self) -> dict[str, Any]:
+    def options(self, *, plain: bool) -> dict[str, Any]:
         """The keyword arguments of ``plait.generate`` and ``plait.stream``; ``ValueError`` for a value that would be
-        refused whatever the checkpoint says, so that none is loaded for it."""
+        refused whatever the checkpoint says, so that none is loaded for it. ``plain``: the plain model computes."""
+        from plait.checkpoint import DecodeRules
+        from plait.generation.contrastive import settle_contrast
         from plait.generation.limits import check_limits
         from plait.generation.settings import Settings, check_seed
 
@@ -72,6 +78,10 @@ class Sampling:
         given = {name: value for name, value in options.items() if value is not None}
         check_limits(given.pop("max_new_tokens", None), None)
         check_seed(given.pop("seed", None))
+        if settle_contrast(DecodeRules(top_k=2), given) is not None and not plain:
+            raise ValueError(
+                "--penalty-alpha: contrastive search reads hidden states, which the engine does not give; add --plain."
+            )
         Settings(**{"temperature": 1.0, **given})  # whether it is greedy unless asked, the checkpoint says
         return options
 
@@ -203,7 +213,7 @@ def generate(
     if system is not None and not chat:
         raise ValueError("--system: a system message needs the chat template; add --chat.")
     running.check()
-    options = {**sampling.options(), **searching.options(), **constraining.options()}
+    options = {**sampling.options(plain=running.by_model(loading)), **searching.options(), **constraining.options()}
     guessing.check(loading)
     check_text(model)
     text = everything() if prompt == "-" else prompt

@@ -119,11 +119,16 @@ class Running:
         if self.threads is not None and not 1 <= self.threads <= MOST_THREADS:
             raise ValueError(f"--threads: {self.threads} makes no sense; give a whole number from 1 to {MOST_THREADS}.")
 
+    def by_model(self, loading: Loading) -> bool:
+        """Whether the plain model computes, and not the engine."""
+        place, _, _ = loading.device.partition(":")
+        return self.plain or place not in ("cpu", "cuda") or loading.dtype in ("float16", "float64")
+
     def open(self, model: str, loading: Loading) -> tuple[Checkpoint, EngineRunner | None]:
         """The checkpoint that MODEL names, and the engine where that computes."""
         self.check()
         place, _, _ = loading.device.partition(":")
-        plain = self.plain or place not in ("cpu", "cuda") or loading.dtype in ("float16", "float64")
+        plain = self.by_model(loading)
         if self.quantize is not None and (plain or place != "cpu"):
             raise ValueError("--quantize: the engine does that, on a CPU, in float32; leave out what excludes it.")
         if self.threads is not None and place == "cuda" and not plain:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from plait.architecture import Classification
 from plait.generation.beam import Found, beam_search, settle_search
 from plait.generation.constraint import constrain
+from plait.generation.contrastive import contrastive_search, settle_contrast, shows_states
 from plait.generation.decode import decode
 from plait.generation.errors import GenerationError
 from plait.generation.limits import check_limits, new_tokens
@@ -131,10 +132,17 @@ def _begin(checkpoint: Checkpoint, prompt: Any, options: Options) -> _Job:
     _check_count("prefill_chunk", 1 if chunk is None else chunk, 1)
     writer = tokenizer if tokenizer is None or tokenizer.target is None else tokenizer.target
     search = settle_search(rules, wishes)
-    if search is not None and speculate is not None:
+    contrast = settle_contrast(rules, wishes, searched=search is not None)
+    if speculate is not None and search is not None:
         raise GenerationError(
             "speculate: a beam search reads all its beams in one pass, and guesses nothing; give beams=1."
         )
+    if speculate is not None and contrast is not None:
+        raise GenerationError(
+            "speculate: a contrastive search reads all its candidates in one pass, and guesses nothing; give "
+            "penalty_alpha=0."
+        )
+    shown = None if contrast is None else shows_states(runner)
     wishes["constraint"] = constrain(checkpoint, wishes.pop("regex", None), wishes.pop("json_schema", None))
     settings = settle(rules, writer, architecture.vocab_size, **wishes)
     guesses = drafter(speculate, runner, writer)
@@ -178,6 +186,8 @@ def _begin(checkpoint: Checkpoint, prompt: Any, options: Options) -> _Job:
     written = searched = None
     if search is not None:
         searched = beam_search(runner, requests, search, **how)
+    elif contrast is not None and shown is not None:
+        written = contrastive_search(shown, requests, contrast, **how)
     elif guesses is None:
         written = decode(runner, requests, **how)
     else:

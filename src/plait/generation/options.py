@@ -17,10 +17,11 @@ class Options(TypedDict, total=False):
     max_new_tokens: int | None  # how many tokens may be written,
     max_length: int | None  # or how many there may be with the prompt; neither: as many as the context holds
     temperature: float | None  # 0 is greedy
-    top_k: int | None  # 0 is off
+    top_k: int | None  # 0 is off; with penalty_alpha, how many candidates there are
     top_p: float | None  # 1 is off
     min_p: float | None  # 0 is off
     typical_p: float | None  # 1 is off
+    penalty_alpha: float | None  # contrastive search: how much likeness to the text counts, to 1; 0 is off
     repetition_penalty: float | None  # 1 is off; counts the prompt's tokens too
     frequency_penalty: float  # for each time a token was written
     presence_penalty: float  # once for each token that was written
