@@ -67,7 +67,7 @@ def _accepts(value: Any, hint: Any) -> bool:
         return isinstance(value, float) and math.isfinite(value)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return value is None if hint is type(None) else isinstance(value, hint)
+    return value is None if hint is type(None) else isinstance(value, origin or hint)
 
 
 def _in_words(hint: Any, value: Any) -> str:
