@@ -27,7 +27,7 @@ def grouped_product(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
     if len(x) and whole and x.dtype == weight.dtype and x.dtype in NATIVE.get(x.device.type, ()):
         return F.grouped_mm(x.contiguous(), weight.transpose(1, 2), offs=ends.int())
     y = x.new_empty(len(x), weight.shape[1])
-    for expert, rows in _runs(ends):
+    for expert, rows in runs(ends):
         torch.mm(x[rows], weight[expert].t(), out=y[rows])
     return y
 
@@ -36,12 +36,12 @@ def grouped_product(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 def grouped_outer(y: Tensor, x: Tensor, ends: Tensor) -> Tensor:
     """``y (r, out)`` and ``x (r, in)`` -> ``y^T x`` of each expert's rows, ``(e, out, in)``: a weight's gradient."""
     made = x.new_zeros(len(ends), y.shape[1], x.shape[1])
-    for expert, rows in _runs(ends):
+    for expert, rows in runs(ends):
         torch.mm(y[rows].t(), x[rows], out=made[expert])
     return made
 
 
-def _runs(ends: Tensor) -> Iterator[tuple[int, slice]]:
+def runs(ends: Tensor) -> Iterator[tuple[int, slice]]:
     """The experts that have rows, and which."""
     start = 0
     for expert, end in enumerate(ends.tolist()):
@@ -96,3 +96,8 @@ class GroupedLinear(nn.Module):
         """``(r, in)`` -> ``(r, out)``; ``experts (r,)`` ascending, and where the rows of each end, ``ends (e,)``."""
         y = grouped_product(x, self.weight, ends)
         return y if self.bias is None else y + self.bias[experts]
+
+    def columns(self, x: Tensor, expert: int) -> Tensor:
+        """One expert alone, ``(in, c)`` -> ``(out, c)``."""
+        y = self.weight[expert] @ x
+        return y if self.bias is None else y + self.bias[expert].unsqueeze(-1)
