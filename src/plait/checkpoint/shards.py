@@ -21,7 +21,7 @@ def write_shards(folder: Path, tensors: Iterable[tuple[str, Tensor]], metadata: 
 
     def write() -> None:
         path = folder / f"part-{len(parts)}"
-        _write(path, pending, metadata)
+        write_tensors(path, pending, metadata)
         parts.append(path)
         pending.clear()
 
@@ -45,7 +45,8 @@ def write_shards(folder: Path, tensors: Iterable[tuple[str, Tensor]], metadata: 
     (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
-def _write(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Write one file. Raises ``OSError`` where the disk does not take it."""
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 

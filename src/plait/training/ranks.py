@@ -1,0 +1,71 @@
+"""Ranks: what the loop asks of the processes that it is one of; ``Alone`` is the only one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from plait.training.states import State, newest_state, save_state
+
+
+class Ranks(Protocol):
+    """This process among ``world``; every method is called by all of them, at the same step and in the same order."""
+
+    @property
+    def rank(self) -> int:
+        """Its number among those that read other rows, from 0."""
+        ...
+
+    @property
+    def world(self) -> int:
+        """How many read other rows."""
+        ...
+
+    def total(self, values: Tensor) -> Tensor:
+        """``values``, float64, summed over all."""
+        ...
+
+    def reduce(self, parameters: Mapping[str, Tensor]) -> None:
+        """Every parameter's ``grad`` becomes the sum of all ranks', whether this one has a gradient or not."""
+        ...
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The norm of all gradients as one vector, the shards of other processes included."""
+        ...
+
+    def save(self, states: Path, state: State, *, keep: int, also: int | None) -> Path:
+        """``states.save_state``, once."""
+        ...
+
+    def newest(self, states: Path) -> State | None:
+        """``states.newest_state``, the same one for all."""
+        ...
+
+
+class Alone:
+    """One process."""
+
+    rank, world = 0, 1
+
+    def total(self, values: Tensor) -> Tensor:
+        """Themselves."""
+        return values
+
+    def reduce(self, parameters: Mapping[str, Tensor]) -> None:
+        """Nothing."""
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The norm of all gradients as one vector."""
+        return torch.nn.utils.get_total_norm(gradients)
+
+    def save(self, states: Path, state: State, *, keep: int, also: int | None) -> Path:
+        """To the disk."""
+        return save_state(states, state, keep=keep, also=also)
+
+    def newest(self, states: Path) -> State | None:
+        """From the disk."""
+        return newest_state(states)

@@ -1,0 +1,173 @@
+"""States: everything a run needs to go on, in a folder that is there whole or not at all.
+
+    states/step-000100/     after 100 optimizer steps
+        model.safetensors       parameters and buffers, each under one name
+        optimizer.safetensors   parameter's name:what is remembered of it
+        averages.safetensors    where weights are averaged
+        state.json              format, step, what the loop counts, and the SHA-256 of each file
+
+It is written under another name, flushed, and renamed last; older ones go only then. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from plait.checkpoint.notice import notice
+from plait.checkpoint.replacing import whole_folder
+from plait.checkpoint.shards import write_tensors
+
+FORMAT = 1
+RECORD = "state.json"
+FILES = {"model": "model.safetensors", "optimizer": "optimizer.safetensors", "averages": "averages.safetensors"}
+_NAME = re.compile(r"step-(\d{6,})")
+
+
+class StateError(ValueError):
+    """A saved state that cannot be read or does not fit; the message says which and why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """A run after ``step`` optimizer steps; ``counts`` is plain data for JSON."""
+
+    step: int
+    model: Mapping[str, Tensor]
+    optimizer: Mapping[str, Tensor] = field(default_factory=dict)
+    averages: Mapping[str, Tensor] = field(default_factory=dict)
+    counts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_state(states: Path, state: State, *, keep: int, also: int | None = None) -> Path:
+    """Write ``state`` into the folder ``states``; returns its own folder, which is then on the disk.
+
+    Afterwards the newest ``keep`` stay, and that of step ``also``. Raises ``OSError`` where the disk does not take it;
+    what was saved before is then as it was.
+    """
+    target = states / f"step-{state.step:06}"
+    old = {path.name for path in target.iterdir()} if target.exists() else set[str]()
+    with whole_folder(target, replaces=old) as new:
+        sums: dict[str, str] = {}
+        for part, name in FILES.items():
+            if tensors := getattr(state, part):
+                write_tensors(new / name, tensors, {"format": "pt"})
+                sums[name] = _sha256(new / name)
+        record = {"format": FORMAT, "step": state.step, "sha256": sums, "counts": dict(state.counts)}
+        (new / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    # Later ones are of runs that came further and could not be read again
+    kept = [path for path in saved_states(states) if step_of(path) <= state.step][:keep]
+    for path in saved_states(states):
+        if path not in kept and step_of(path) != also:
+            _remove(path)
+    return target
+
+
+def saved_states(states: Path) -> list[Path]:
+    """The folders of states, newest first, whether they are whole or not."""
+    if not states.is_dir():
+        return []
+    return sorted((path for path in states.iterdir() if _NAME.fullmatch(path.name)), key=step_of, reverse=True)
+
+
+def step_of(path: Path) -> int:
+    """How many optimizer steps a state's folder says were made."""
+    return int(path.name.rpartition("-")[2])
+
+
+def newest_state(states: Path) -> State | None:
+    """The newest state that is whole, and ``None`` where there is none. It says aloud which it is, and which are not
+    taken and why; half-written folders of runs that were killed go."""
+    _tidy(states)
+    for path in saved_states(states):
+        try:
+            state = read_state(path)
+        except StateError as error:
+            notice(f"{error} It is not taken.")
+            continue
+        notice(f"{path}: going on after step {state.step}.")
+        return state
+    return None
+
+
+def read_state(path: Path) -> State:
+    """The state in a folder, every file held to its checksum. Raises ``StateError`` for what is not whole."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
+        written, step, sums, counts = (record[key] for key in ("format", "step", "sha256", "counts"))
+        files = {name: str(digest) for name, digest in sums.items()}
+    except FileNotFoundError:
+        raise StateError(f"{path}: this state was never finished, for it has no {RECORD}.") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StateError(f"{path}: {RECORD} cannot be read ({error}).") from None
+    if written != FORMAT:
+        raise StateError(f"{path}: its format is {written!r}, and this plait reads {FORMAT}.")
+    if step != step_of(path):
+        raise StateError(f"{path}: {RECORD} is of step {step!r}.")
+    parts: dict[str, dict[str, Tensor]] = {}
+    for part, name in FILES.items():
+        if name not in files:
+            continue
+        try:
+            if _sha256(path / name) != files[name]:
+                raise StateError(f"{path}: {name} is not what was written; its SHA-256 differs.")
+            parts[part] = load_file(path / name)
+        except (OSError, SafetensorError) as error:
+            raise StateError(f"{path}: {name} cannot be read ({error}).") from None
+    if "model" not in parts:
+        raise StateError(f"{path}: {RECORD} names no {FILES['model']}.")
+    return State(step=step, counts=counts, **parts)
+
+
+def tensors_of(model: nn.Module) -> dict[str, Tensor]:
+    """What a state keeps of a model: parameters and lasting buffers, one of many names for each; not copies."""
+    lasting = model.state_dict(keep_vars=True)
+    buffers = {name: value for name, value in model.named_buffers() if name in lasting}
+    return {**dict(model.named_parameters()), **buffers}
+
+
+@torch.no_grad()
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy saved values into a model. Raises ``StateError`` where names or shapes differ; nothing is copied then."""
+    own = tensors_of(model)
+    if own.keys() != tensors.keys():
+        name = sorted(own.keys() ^ tensors.keys())[0]
+        where = "the saved state lacks it" if name in own else "the model has none of that name"
+        raise StateError(f"{name}: {where}; resume with the model that was trained.")
+    for name, value in tensors.items():
+        if own[name].shape != value.shape:
+            shapes = f"{list(value.shape)} in the saved state and {list(own[name].shape)} in the model"
+            raise StateError(f"{name}: its shape is {shapes}.")
+    for name, value in tensors.items():
+        own[name].copy_(value)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _remove(path: Path) -> None:
+    """Away in one step: what is half removed does not look like a state."""
+    aside = path.with_name(f".{path.name}.removed-{secrets.token_hex(4)}")
+    os.replace(path, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _tidy(states: Path) -> None:
+    for path in states.glob(".step-*.*-*"):
+        shutil.rmtree(path, ignore_errors=True)
