@@ -31,12 +31,20 @@ class Reading:
             return 4 * self._floats.numel() / min(_seconds(way) for way in ways for _ in range(rounds))
 
 
-def product_rate(threads: int, side: int = SIDE, rounds: int = 3) -> float:
-    """Floating-point operations a second in a float32 product of square matrices, the best of ``rounds``."""
-    a, b = torch.ones(side, side), torch.ones(side, side)
+def product_rate(
+    threads: int, side: int = SIDE, rounds: int = 3, *, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> float:
+    """Floating-point operations a second in a product of square matrices, the best of ``rounds``."""
+    a, b = (torch.ones(side, side, dtype=dtype, device=device) for _ in range(2))
+    wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+
+    def multiply() -> None:
+        torch.mm(a, b)
+        wait()
+
     with _threads(threads):
-        torch.mm(a, b)  # the library prepares itself
-        return 2 * side**3 / min(_seconds(lambda: torch.mm(a, b)) for _ in range(rounds))
+        multiply()  # the library prepares itself
+        return 2 * side**3 / min(_seconds(multiply) for _ in range(rounds))
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -15,17 +15,17 @@ def read_options(options: Sequence[str]) -> dict[tuple[str, tuple[str, ...]], An
     found: dict[tuple[str, tuple[str, ...]], Any] = {}
     for name, words in _named(options):
         section, _, rest = name.partition(".")
-        path: tuple[str, ...] = tuple(word.replace("-", "_") for word in rest.split("."))
+        key, *deeper = (word.replace("-", "_") for word in rest.split("."))
         if section not in SECTIONS or not rest:
             raise RecipeError(f"--{name}: there is no such option; {meant(name.rpartition('.')[2], None)}")
-        known = path[0] in keys(section)
-        if not known and not (section == "model" and path[0] in architecture_fields()):
-            raise RecipeError(f"--{name}: there is no such setting; {meant(path[0], section)}")
-        if known and len(path) > 1:
-            raise RecipeError(f"--{name}: {section}.{path[0]} is a single setting.")
-        if (section, path) in found:
+        known = key in keys(section)
+        if not known and not (section == "model" and key in architecture_fields()):
+            raise RecipeError(f"--{name}: there is no such setting; {meant(key, section)}")
+        if known and deeper:
+            raise RecipeError(f"--{name}: {section}.{key} is a single setting.")
+        if (section, (key, *deeper)) in found:
             raise RecipeError(f"--{name}: this option stands twice; keep one.")
-        found[section, path] = _typed(name, words, hint_of(section, path[0]) if known else None)
+        found[section, (key, *deeper)] = _typed(name, words, hint_of(section, key) if known else None)
     return found
 
 
