@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from plait.training.states import State, newest_state, save_state
+from plait.training.states import State, newest_state, read_state, save_state
 
 
 class Ranks(Protocol):
@@ -45,6 +45,10 @@ class Ranks(Protocol):
         """``states.newest_state``, the same one for all."""
         ...
 
+    def read(self, path: Path) -> State:
+        """``states.read_state``."""
+        ...
+
 
 class Alone:
     """One process."""
@@ -69,3 +73,7 @@ class Alone:
     def newest(self, states: Path) -> State | None:
         """From the disk."""
         return newest_state(states)
+
+    def read(self, path: Path) -> State:
+        """From the disk."""
+        return read_state(path)

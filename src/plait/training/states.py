@@ -56,7 +56,7 @@ def save_state(states: Path, state: State, *, keep: int, also: int | None = None
     Afterwards the newest ``keep`` stay, and that of step ``also``. Raises ``OSError`` where the disk does not take it;
     what was saved before is then as it was.
     """
-    target = states / f"step-{state.step:06}"
+    target = states / folder_name(state.step)
     old = {path.name for path in target.iterdir()} if target.exists() else set[str]()
     with whole_folder(target, replaces=old) as new:
         sums: dict[str, str] = {}
@@ -79,6 +79,11 @@ def saved_states(states: Path) -> list[Path]:
     if not states.is_dir():
         return []
     return sorted((path for path in states.iterdir() if _NAME.fullmatch(path.name)), key=step_of, reverse=True)
+
+
+def folder_name(step: int) -> str:
+    """The name of a state's folder; names sort by step up to a million of them."""
+    return f"step-{step:06}"
 
 
 def step_of(path: Path) -> int:
@@ -141,18 +146,18 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy saved values into a model. Raises ``StateError`` where names or shapes differ; nothing is copied then."""
-    own = tensors_of(model)
-    if own.keys() != tensors.keys():
-        name = sorted(own.keys() ^ tensors.keys())[0]
+def fill(own: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
+    """Copy saved values into tensors of the same names. Raises ``StateError`` where names or shapes differ; nothing is
+    copied then."""
+    if own.keys() != saved.keys():
+        name = sorted(own.keys() ^ saved.keys())[0]
         where = "the saved state lacks it" if name in own else "the model has none of that name"
         raise StateError(f"{name}: {where}; resume with the model that was trained.")
-    for name, value in tensors.items():
+    for name, value in saved.items():
         if own[name].shape != value.shape:
             shapes = f"{list(value.shape)} in the saved state and {list(own[name].shape)} in the model"
             raise StateError(f"{name}: its shape is {shapes}.")
-    for name, value in tensors.items():
+    for name, value in saved.items():
         own[name].copy_(value)
 
 
