@@ -189,3 +189,15 @@ def test_byte_level_text_survives(tokenizers: dict[str, Tokenizer], text: str) -
 
 def test_a_folder_without_a_tokenizer_has_none(tmp_path) -> None:
     assert load_tokenizer(tmp_path) is None
+
+
+@pytest.mark.parametrize("specials", [True, False])
+@pytest.mark.parametrize("control", [True, False])
+def test_a_batch_of_texts_is_each_of_them_alone(tokenizer: Tokenizer, specials: bool, control: bool) -> None:
+    names = list(tokenizer.segmenter.control)
+    texts = ["hello world", "", f"it spells {names[0]} and {names[-1]}.", " naïve\n\n 3"]
+    for batch in (texts, texts[:2], []):
+        alone = [tokenizer.encode(text, specials, control=control) for text in batch]
+        assert tokenizer.encode_batch(batch, specials, control=control) == alone
+    with pytest.raises(TokenizerError, match="surrogate"):
+        tokenizer.encode_batch(["a", "a\ud83c"])

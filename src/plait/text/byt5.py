@@ -34,6 +34,10 @@ class ByteSegmenter:
             ids += [part] if isinstance(part, int) else [byte + self.start for byte in part.encode()]
         return ids
 
+    def segment_batch(self, texts: Sequence[str], control: bool) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.segment(text) if control else self.segment_parts([text]) for text in texts]
+
     def token(self, id: int) -> str | None:
         """A control string, or the character of that number for a byte."""
         if self.start <= id < self.start + _BYTES:

@@ -70,6 +70,10 @@ class PieceSegmenter:
             ids += [part] if isinstance(part, int) else processor.EncodeAsIds(part)
         return ids
 
+    def segment_batch(self, texts: Sequence[str], control: bool) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.segment(text) if control else self.segment_parts([text]) for text in texts]
+
     def token(self, id: int) -> str | None:
         """The vocabulary's own spelling of an id."""
         return self._tokens.get(id)
@@ -122,6 +126,10 @@ class MarianSegmenter:
             pieces: list[str] = self._processor.EncodeAsPieces(part[len(code) :])
             ids += [self._vocab.get(piece, self._unknown) for piece in ([code] if code else []) + pieces]
         return ids
+
+    def segment_batch(self, texts: Sequence[str], control: bool) -> list[list[int]]:
+        """The ids of each text."""
+        return [self.segment(text) if control else self.segment_parts([text]) for text in texts]
 
     def token(self, id: int) -> str | None:
         """The vocabulary's own spelling of an id."""
