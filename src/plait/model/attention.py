@@ -17,6 +17,8 @@ from plait.model.norm import Norm
 from plait.model.position import RelativeScores, Rotation
 from plait.model.sites import Part
 
+SHORT = 256  # keys up to which training in half precision on a CPU multiplies in the open
+
 
 @dataclass
 class Sight:
@@ -93,7 +95,8 @@ class Attention(Part):
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """``(b, h, q, d)`` over ``(b, g, k, d)`` -> ``(b, q, d_model)``. A query that sees nothing gets zeros."""
-        if self.softcap is not None or self.sinks is not None or self.watched("scores", "pattern"):
+        in_the_open = self.softcap is not None or self.sinks is not None or self.watched("scores", "pattern")
+        if in_the_open or (self.training and self._slow_fused(keys)):
             mix = self._by_hand(queries, keys, values, sight)
         else:
             mix = F.scaled_dot_product_attention(
@@ -104,14 +107,21 @@ class Attention(Part):
                 is_causal=sight.square,
                 scale=self.scale,
                 enable_gqa=self.group > 1,
+                **({} if self.dropout is None or not self.training else {"dropout_p": self.dropout.rate}),
             )
         return self.output(self.site("mix", mix).transpose(1, 2).flatten(2))
+
+    def _slow_fused(self, keys: Tensor) -> bool:
+        """Whether the fused kernel would be slower than products of matrices: on a CPU it drops nothing by itself, and
+        in half precision it is slow on short rows."""
+        half = keys.dtype == torch.bfloat16 and keys.shape[2] <= SHORT and torch.is_grad_enabled()
+        return keys.device.type == "cpu" and (half or self.dropout is not None)
 
     def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """The same sum with scores and pattern in the open."""
         if self.group > 1:
             keys, values = keys.repeat_interleave(self.group, dim=1), values.repeat_interleave(self.group, dim=1)
-        scores = queries @ keys.transpose(-1, -2) * self.scale  # b h q k
+        scores = queries * self.scale @ keys.transpose(-1, -2)  # b h q k
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if sight.bias is not None:
@@ -129,4 +139,4 @@ class Attention(Part):
         else:  # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
             blind = ~allowed.any(-1, keepdim=True)
             pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
-        return self.site("pattern", pattern) @ values
+        return self.site("pattern", self.drop(pattern)) @ values

@@ -52,7 +52,7 @@ class Embedding(Part):
             x = x + (self.types.weight[0] if types is None else self._look_up_types(self.types, types))
         x = x if self.norm is None else self.norm(x)
         x = x if self.projection is None else self.projection(x)
-        return self.site("output", x)
+        return self.site("output", self.drop(x))
 
     def _look_up(self, table: Table, positions: Tensor) -> Tensor:
         try:

@@ -131,7 +131,7 @@ class Experts(Part):
         else:
             hidden = self._slots("hidden", parts.gate(rows, *where), order, chosen)
             fired = gated(self.act, hidden, parts.up(rows, *where), self.limit, self.offset)
-        return parts.down(self._slots("activation", fired, order, chosen), *where)
+        return parts.down(self._slots("activation", self.drop(fired), order, chosen), *where)
 
     def _in_turn(self, x: Tensor, rows: int) -> bool:
         """Whether one expert after the other is faster: on a CPU, with work for each, where nobody looks inside."""

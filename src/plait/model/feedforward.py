@@ -42,7 +42,7 @@ class FeedForward(Part):
             fired = self.act(self.site("hidden", self.up(x)))
         else:
             fired = gated(self.act, self.site("hidden", self.gate(x)), self.up(x), self.limit, self.offset)
-        return self.down(self.site("activation", fired))
+        return self.down(self.site("activation", self.drop(fired)))
 
 
 def gated(act: Callable[[Tensor], Tensor], gate: Tensor, up: Tensor, limit: float | None, offset: float) -> Tensor:

@@ -49,14 +49,18 @@ class Head(Part):
 
     def forward(self, x: Tensor, table: Tensor | None, real: Tensor | None) -> Tensor:
         """``(b, n, d_model)`` -> ``(b, n, vocab_size or labels)``, pooled ``(b, labels)``; ``real`` ``(b, n)`` is."""
+        logits = self.output(self.features(x, real), table)
+        logits = logits if self.scale == 1.0 else logits * self.scale
+        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+
+    def features(self, x: Tensor, real: Tensor | None) -> Tensor:
+        """What the last projection reads, ``(..., width)``: pooled and transformed."""
         if self.pooling is not None:
             x = pool(x, real, self.pooling)
         if self.act is not None:
             x = self.act(self.dense(x))
             x = x if self.norm is None else self.norm(x)
-        logits = self.output(x, table)
-        logits = logits if self.scale == 1.0 else logits * self.scale
-        return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
+        return x
 
 
 def last_real(x: Tensor, real: Tensor | None) -> Tensor:

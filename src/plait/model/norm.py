@@ -59,7 +59,7 @@ class Slots(Part):
     def branch(self, y: Tensor) -> Tensor:
         """What is added to the stream."""
         y = _in_range(y) if self.after is None else self.after(_in_range(y))
-        return y if self.residual_scale == 1.0 else y * self.residual_scale
+        return self.drop(y if self.residual_scale == 1.0 else y * self.residual_scale)
 
     def leave(self, x: Tensor, branch: Tensor) -> Tensor:
         """The stream after the sublayer."""

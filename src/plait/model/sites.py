@@ -12,18 +12,30 @@ import fnmatch
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from torch import Tensor, nn
+
+
+class Dropout(Protocol):
+    """What training leaves out of a value: a share of it, ``rate``."""
+
+    rate: float
+
+    def __call__(self, x: Tensor, /) -> Tensor:
+        """The same shape."""
+        ...
+
 
 Change = Callable[[str, Tensor], Tensor | None]
 
 
 class Part(nn.Module):
-    """A module whose inner values have names: ``sites`` lists them."""
+    """A module whose inner values have names: ``sites`` lists them; ``dropout`` is what training leaves out of some."""
 
     sites: tuple[str, ...] = ()
     _watchers: dict[str, list[_Watcher]] | None = None
+    dropout: Dropout | None = None
 
     def site(self, name: str, value: Tensor) -> Tensor:
         """The value, unless a watcher of this site changes it."""
@@ -32,6 +44,10 @@ class Part(nn.Module):
         for watcher in self._watchers.get(name, ()):
             value = watcher(value)
         return value
+
+    def drop(self, value: Tensor) -> Tensor:
+        """The value, less what training leaves out of it."""
+        return value if self.dropout is None or not self.training else self.dropout(value)
 
     def watched(self, *names: str) -> bool:
         """Whether anybody looks at one of these sites, so that a fused operation must come apart."""
