@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from plait.checkpoint.notice import notice
 from plait.data.batch import Batch
 from plait.data.stream import Stream
+from plait.model.dropout import set_dropout
 from plait.training.averaging import average_of, averaged
 from plait.training.breakdown import broken, explain
 from plait.training.evaluation import Loss, better
@@ -61,7 +62,7 @@ def train(
     so. Leaving it earlier leaves the weights of the last step.
 
     Args:
-        model: is trained in place; on its device. Dropout, compilation and adapters are the caller's to put in.
+        model: is trained in place; on its device. Compilation and adapters are the caller's to put in.
         stream: the data; reaches any step at once.
         recipe: of it ``[optimizer]``, ``[schedule]``, ``[run]`` and ``[evaluate]`` are read.
         loss: of a batch, the sum over its real targets, and their number.
@@ -95,6 +96,13 @@ class _Run:
         self.model, self.stream, self.recipe, self.loss, self.measure = model, stream, recipe, loss, measure
         self.ranks, self.precision = ranks, precision
         self.states = None if out is None else out / "states"
+        rates = recipe.run
+        set_dropout(
+            model,
+            residual=rates.dropout,
+            attention=rates.attention_dropout,
+            activation=rates.activation_dropout,
+        )
         self.total = steps_of(recipe, stream.steps_per_epoch)
         share(recipe.schedule, recipe.schedule.warmup, self.total)  # refuses what has no end
         self.masters = precision.masters()

@@ -60,8 +60,8 @@ SHAPES: dict[str, Callable[[Schedule, int, int | None], float]] = {
 
 
 def _progress(step: int, start: int, end: int) -> float:
-    """0 at ``start``, 1 at ``end`` and after it."""
-    return min(1.0, (step - start) / (end - start)) if end > start else float(step >= end)
+    """0 up to ``start``, 1 from ``end``."""
+    return max(0.0, min(1.0, (step - start) / (end - start))) if end > start else float(step >= end)
 
 
 def _known(schedule: Schedule, steps: int | None) -> int:
