@@ -24,12 +24,14 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "explain-plan": "plait.cli.explain_plan:explain_plan",
     "convert": "plait.cli.convert:convert",
     "generate": "plait.cli.generate:generate",
+    "translate": "plait.cli.translate:translate",
     "chat": "plait.cli.chat:chat",
     "embed": "plait.cli.embed:embed",
     "score": "plait.cli.score:score",
     "classify": "plait.cli.classify:classify",
     "fill": "plait.cli.fill:fill",
     "tokenizer": "plait.cli.tokenizer:app",
+    "train": "plait.cli.train:train",
     "verify": "plait.cli.verify:verify",
 }
 

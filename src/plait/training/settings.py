@@ -44,7 +44,10 @@ class Data:
     train: tuple[str, ...] = _setting((), "files or folders; two files, or one .tsv or .jsonl, are sentence pairs")
     valid: tuple[str, ...] = _setting((), "the same, for evaluation")
     valid_fraction: float = _setting(
-        0.0, "share of train, its end, kept for evaluation instead of valid", least=0, below=1
+        0.0,
+        "share of train kept for evaluation instead of valid: a text's end; of samples some, equal ones together",
+        least=0,
+        below=1,
     )
     format: Literal["auto", "text", "pairs", "chat", "labelled"] = _setting(
         "auto", "what the files hold; auto: by their names and keys"
@@ -65,6 +68,7 @@ class Data:
         "documents", "rows hold whole documents kept apart, one endless text, or windows at random places of it"
     )
     lowercase: bool = _setting(False, "text is lower-cased before it is tokenised")
+    label_until: str | None = _setting(None, "labelled: a label ends before this; ':' makes DESC of DESC:manner")
     longest: Literal["drop", "cut", "split"] | None = _setting(
         None, "what becomes of text longer than a row; none: split for text, drop for the rest"
     )

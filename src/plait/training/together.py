@@ -15,6 +15,7 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
     "data.packing": ("objective.kind", ("causal", "masked", "spans", "denoising")),
     "data.joint": ("objective.kind", ("paired",)),
+    "data.label_until": ("objective.kind", ("classes", "values")),
     "objective.label_smoothing": (
         "objective.kind",
         ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),

@@ -1,0 +1,121 @@
+"""Resolve: from a recipe to a model, a tokenizer and streams of batches; what is left open in it is decided here.
+
+[model] preset, differences --> Architecture, with the tokenizer's vocabulary --> fresh weights
+        from                --> Checkpoint, with another head where the objective needs one
+[data]  files, format, tokenizer; [objective] --> streams
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plait.architecture import Architecture
+from plait.checkpoint import Checkpoint, DecodeRules, load
+from plait.data.stream import Stream
+from plait.text import Tokenizer
+from plait.training.fitting import check_fit, check_metrics
+from plait.training.inputs import located, tokenizer_of
+from plait.training.labelling import with_labels
+from plait.training.places import RecipeError
+from plait.training.settings import Recipe
+from plait.training.shape import architecture_of
+from plait.training.streams import Inputs, streams
+from plait.training.together import FORMATS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A run before its first step.
+
+    ``recipe`` has every open choice made; ``checkpoint`` the model with its weights, tokenizer and rules, in training
+    precision; ``valid`` is ``None`` where nothing is held out.
+    """
+
+    recipe: Recipe
+    checkpoint: Checkpoint
+    train: Stream
+    valid: Stream | None
+
+    @property
+    def architecture(self) -> Architecture:
+        """The model's."""
+        return self.checkpoint.architecture
+
+
+def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
+    """The recipe with its files located and its open choices made; nothing is read for it.
+
+    Args:
+        recipe: as ``read_recipe`` gives it.
+        data: the folder that the recipe's files are in, instead of the one that PLAIT_DATA names.
+
+    Raises ``RecipeError`` for what does not go together and for files that are not there.
+    """
+    check_metrics(recipe)
+    kind = recipe.objective.kind
+    if recipe.model.checkpoint is None:
+        check_fit(recipe, architecture_of(recipe.model))
+    changed = replace(
+        recipe.data,
+        train=located(recipe.data.train, data),
+        valid=located(recipe.data.valid, data),
+        format=FORMATS.get(kind, "text"),
+        longest=recipe.data.longest or ("split" if kind in ("causal", "masked", "spans", "denoising") else "drop"),
+    )
+    if changed.format == "text" and changed.longest != "split":
+        raise RecipeError(
+            f"data.longest: text is always split into rows; {changed.longest!r} is for the other formats."
+        )
+    if changed.format != "text" and changed.longest == "split":
+        raise RecipeError(f"data.longest: {changed.format} are not split; say drop or cut.")
+    return replace(recipe, data=changed)
+
+
+def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
+    """Everything a run needs.
+
+    Args:
+        recipe: decided.
+        tokenizer: that of the run which is gone on with, instead of what the recipe says.
+
+    Raises ``RecipeError``, or the ``ValueError`` of the part that refuses, each in one sentence.
+    """
+    checkpoint = None
+    if recipe.model.checkpoint is not None:
+        checkpoint = load(recipe.model.checkpoint, dtype="float32")
+        check_fit(recipe, checkpoint.architecture)
+    tokenizer = tokenizer or tokenizer_of(recipe, checkpoint)
+    if checkpoint is None:
+        checkpoint = _fresh(recipe, tokenizer)
+    elif len(tokenizer) > checkpoint.architecture.vocab_size:
+        raise RecipeError(
+            f"data.tokenizer: it has {len(tokenizer):,} tokens, and {recipe.model.checkpoint} rows for "
+            f"{checkpoint.architecture.vocab_size:,}."
+        )
+    else:
+        checkpoint = replace(checkpoint, tokenizer=tokenizer)
+    classes = None
+    if recipe.objective.kind in ("classes", "values"):
+        checkpoint, classes = with_labels(checkpoint, recipe)
+    train, valid = streams(Inputs(recipe, tokenizer, checkpoint.rules, classes))
+    return Resolved(recipe=recipe, checkpoint=checkpoint, train=train, valid=valid)
+
+
+def _fresh(recipe: Recipe, tokenizer: Tokenizer) -> Checkpoint:
+    architecture = architecture_of(recipe.model, vocab_size=len(tokenizer))
+    drawn = load(architecture, random=recipe.model.initialization, seed=recipe.run.seed)
+    return replace(drawn, tokenizer=tokenizer, rules=rules_of(tokenizer, architecture))
+
+
+def rules_of(tokenizer: Tokenizer, architecture: Architecture) -> DecodeRules:
+    """How a new model's texts start and end: by its tokenizer's special tokens."""
+    start = None
+    if architecture.kind == "encoder-decoder":
+        start = tokenizer.bos if tokenizer.bos is not None else tokenizer.pad
+    return DecodeRules(
+        start=start,
+        bos=tokenizer.bos,
+        pad=tokenizer.pad,
+        end=() if tokenizer.eos is None else (tokenizer.eos,),
+    )

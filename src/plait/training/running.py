@@ -1,0 +1,189 @@
+"""Running: a resolved recipe's steps, and all that a run leaves in its folder besides its states.
+
+resolve -> adapters, precision, compilation -> loop.train -> Step, written into metrics.jsonl
+        -> at evaluations samples and the report -> at the end the model as an ordinary checkpoint
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from plait.checkpoint import save
+from plait.training.evaluation import evaluate
+from plait.training.folder import Folder
+from plait.training.layers import activation_sizes, gradient_norms
+from plait.training.loop import train
+from plait.training.lora import Attached, attach
+from plait.training.loss import batch_loss
+from plait.training.metrics import Metrics, read_metrics
+from plait.training.plain import Precision
+from plait.training.precision import precision_of
+from plait.training.progress import Step
+from plait.training.report import report, write_report
+from plait.training.resolve import Resolved
+from plait.training.schedules import steps_of
+from plait.training.writing import written
+
+PICTURES = 50  # of the layers, over a run
+
+
+class Running:
+    """A run that is ready: iterate over ``steps``, once, and then ``finish``.
+
+    Args:
+        resolved: what is trained on what.
+        folder: where; it was checked and begun.
+        resume: go on from the newest state in it.
+    """
+
+    def __init__(self, resolved: Resolved, folder: Folder, *, resume: bool = False) -> None:
+        self.resolved, self.folder, self.resume = resolved, folder, resume
+        recipe, model = resolved.recipe, resolved.checkpoint.model
+        if recipe.run.threads is not None:
+            torch.set_num_threads(recipe.run.threads)
+        self.attached: Attached | None = None
+        if recipe.model.lora_rank:
+            self.attached = attach(
+                model,
+                rank=recipe.model.lora_rank,
+                alpha=recipe.model.lora_alpha,
+                dropout=recipe.model.lora_dropout,
+                targets=recipe.model.lora_targets,
+                whole=("head.*",) if recipe.objective.kind in ("classes", "values") else (),
+                seed=recipe.run.seed,
+            )
+        else:
+            model.requires_grad_(True)
+        self.precision: Precision = precision_of(recipe.run.precision, model)
+        self.total = steps_of(recipe, resolved.train.steps_per_epoch)
+
+    def steps(self) -> Iterator[Step]:
+        """The steps, each written down before it is handed out."""
+        recipe, model = self.resolved.recipe, self.resolved.checkpoint.model
+        objective = recipe.objective
+        temperature: Mapping[str, Any] = {"temperature": objective.temperature} if _against_rows(objective.kind) else {}
+        learning = functools.partial(
+            batch_loss, smoothing=objective.label_smoothing, z_loss=objective.z_loss, **temperature
+        )
+        steps = train(
+            model,
+            self.resolved.train,
+            recipe,
+            loss=learning,
+            measure=None if self.resolved.valid is None else self.measure,
+            out=self.folder.path,
+            resume=self.resume,
+            precision=self.precision,
+        )
+        metrics: Metrics | None = None
+        try:
+            for step in steps:
+                if metrics is None:  # now it is known where the run goes on
+                    after = step.index - 1 if self.resume else None
+                    metrics = Metrics(self.folder.metrics, after=after, tensorboard=self.folder.path / "tensorboard")
+                self.note(step, metrics)
+                yield step
+        finally:
+            if metrics is not None:
+                metrics.close()
+
+    def measure(self) -> dict[str, float]:
+        """What the recipe asks to be evaluated, and the loss in any case."""
+        recipe, valid = self.resolved.recipe, self.resolved.valid
+        assert valid is not None, "there is nothing to evaluate on"
+        asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
+        by_loss = [name for name in asked if name not in ("bleu", "chrf")]
+        temperature = recipe.objective.temperature
+        loss: Callable[..., Any] = (
+            functools.partial(batch_loss, temperature=temperature)
+            if _against_rows(recipe.objective.kind)
+            else batch_loss
+        )
+        with self.precision.computing():
+            found = evaluate(
+                self.resolved.checkpoint.model, valid, loss, metrics=by_loss, batches=recipe.evaluate.batches
+            )
+        return {name: found[name] for name in asked}
+
+    def note(self, step: Step, metrics: Metrics) -> None:
+        """Write a step down, and what belongs to it now and then."""
+        values = {
+            "loss": step.loss,
+            "targets": step.targets,
+            "lr": step.lr,
+            "gradient_norm": step.gradient_norm,
+            "seconds": step.seconds,
+        }
+        metrics.write("step", step.index, values)
+        if self.pictured(step):
+            metrics.write("layers", step.index, self.picture(step))
+        if step.evaluation is not None:
+            metrics.write("evaluation", step.index, {**step.evaluation, "best": step.best})
+            if self.resolved.recipe.evaluate.samples:
+                metrics.write("samples", step.index, {"samples": list(written(self.resolved))})
+        if step.evaluation is not None or step.stop:
+            self.write_report()
+
+    def pictured(self, step: Step) -> bool:
+        """Whether the layers are looked at after this step."""
+        every = math.ceil(self.total / PICTURES) if self.total else 100
+        return step.index == 1 or step.index % every == 0 or step.stop is not None
+
+    def picture(self, step: Step) -> dict[str, Any]:
+        """The layers' gradients, and their values on the first rows of this step."""
+        batches = self.resolved.train.step(step.index - 1)
+        model = self.resolved.checkpoint.model
+        with self.precision.computing():
+            sizes = activation_sizes(model, batches[0].to(next(model.parameters()).device)) if batches else {}
+        return {
+            "gradients": gradient_norms(self.precision.masters().items(), step.gradient_norm),
+            "activations": dict(sizes),
+        }
+
+    def write_report(self) -> None:
+        """The page as of now."""
+        resolved = self.resolved
+        page = report(
+            read_metrics(self.folder.metrics),
+            title=self.folder.path.resolve().name,
+            architecture=resolved.architecture,
+            recipe=self.folder.recipe.read_text(encoding="utf-8"),
+            facts=resolved.train.facts(),
+        )
+        write_report(self.folder.report, page)
+
+    def finish(self) -> None:
+        """Save what was trained, after the last step."""
+        checkpoint = self.resolved.checkpoint
+        if self.attached is not None:
+            from plait.checkpoint.adapter import merge
+            from plait.checkpoint.peft import save_adapter
+
+            adapter = self.attached.adapter()
+            self.attached.detach()
+            save_adapter(adapter, checkpoint, self.folder.adapter, overwrite=True)
+            checkpoint = merge(checkpoint, adapter, lossy=True).checkpoint
+        else:
+            masters = self.precision.masters()
+            model = checkpoint.model.float()  # a model that computed in half precision is kept as it was learnt
+            with torch.no_grad():
+                for name, parameter in model.named_parameters():
+                    parameter.copy_(masters[name])
+        checkpoint.model.eval()
+        save(checkpoint, self.folder.model, overwrite=True)
+
+
+def _against_rows(kind: str) -> bool:
+    return kind == "contrastive"
+
+
+def ready(resolved: Resolved, folder: Folder, *, resume: bool = False) -> Running:
+    """A run whose folder says what it is."""
+    folder.begin(resolved.recipe, resolved.checkpoint.tokenizer)
+    return Running(replace(resolved), folder, resume=resume)
