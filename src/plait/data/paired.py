@@ -1,0 +1,155 @@
+"""Paired: a source that an encoder reads, and the target that a decoder says of it; or both in a decoder's one row.
+
+    encoder and decoder                          decoder alone
+    source    the cat </s>                       tokens    the cat <sep> die Katze
+    tokens    <s> die Katze                      targets    -   -    die Katze </s>
+    targets   die Katze </s>
+
+Legend: b pairs, n target tokens, m source tokens.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from plait.data.batch import UNCOUNTED, Batch
+from plait.data.error import DataError
+from plait.data.given import Given, given
+from plait.data.lines import Tally
+from plait.data.longest import Longest
+from plait.data.pairs import CHUNK, Encode, Pair
+from plait.data.rows import Rows, padded, teacher_forced
+from plait.data.samples import Numbers
+
+
+class Tokenizer(Protocol):
+    """What pairs ask of a tokenizer: ``plait.Tokenizer`` is one."""
+
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The ids before a text."""
+        ...
+
+    @property
+    def target(self) -> Tokenizer | None:
+        """The tokenizer of the other side, where it is another."""
+        ...
+
+    def encode_batch(self, texts: Sequence[str], specials: bool = True, *, control: bool = True) -> list[list[int]]:
+        """The ids of each text."""
+        ...
+
+
+class Rules(Protocol):
+    """What pairs ask of decode rules: ``plait.checkpoint.DecodeRules`` are some."""
+
+    @property
+    def start(self) -> int | None:
+        """What a decoder begins with."""
+        ...
+
+    @property
+    def end(self) -> tuple[int, ...]:
+        """What ends a text."""
+        ...
+
+    @property
+    def forced_first(self) -> int | None:
+        """What it always says first."""
+        ...
+
+
+def encoders(tokenizer: Tokenizer, rules: Rules) -> tuple[Encode, Encode]:
+    """How source and target become ids, so that training asks what decoding will do.
+
+    A source has around it what the tokenizer puts there, as in generation. A target has in front what the rules force
+    to come first, else the tokenizer's own, and one end token behind it. Control strings in either are text.
+
+    Raises DataError where the rules name no end.
+    """
+    if not rules.end:
+        raise DataError("end: the decode rules name no token that ends a text, so a decoder would never learn to stop.")
+    other = tokenizer.target or tokenizer
+    before = other.prefix if rules.forced_first is None else (rules.forced_first,)
+
+    def source(texts: Sequence[str]) -> list[list[int]]:
+        return tokenizer.encode_batch(texts, control=False)
+
+    def target(texts: Sequence[str]) -> list[list[int]]:
+        return [[*before, *ids, rules.end[0]] for ids in other.encode_batch(texts, False, control=False)]
+
+    return source, target
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """An objective over pairs, for an encoder and a decoder.
+
+    Args:
+        source, target: ids with all that goes around them, the end included.
+        start: the token that the decoder begins with, before it has said any: ``DecodeRules.start``.
+        pad: fills rows; no place with it counts, whatever it means elsewhere.
+    """
+
+    source: Rows
+    target: Rows
+    start: int
+    pad: int = 0
+    whole = False
+
+    @property
+    def sizes(self) -> tuple[Numbers, Numbers]:
+        """Tokens of each target and source."""
+        return self.target.lengths, self.source.lengths
+
+    def batch(self, rows: Numbers, epoch: int) -> Batch:
+        """Some pairs, alike in every epoch."""
+        source, source_mask = padded([self.source[row] for row in rows], self.pad)  # b m
+        tokens, targets, mask = teacher_forced([self.target[row] for row in rows], self.start, self.pad)  # b n
+        return Batch(tokens=tokens, targets=targets, mask=mask, source=source, source_mask=source_mask)
+
+
+def in_one_row(
+    pairs: Iterable[Pair],
+    tally: Tally,
+    *,
+    encode: Encode,
+    separator: Sequence[int],
+    end: int,
+    length: int,
+    before: Sequence[int] = (),
+    longest: Longest = "drop",
+    pad: int = 0,
+) -> Given:
+    """Pairs for a decoder alone: it reads a source and a separator, and is asked for the target and its end.
+
+    Args:
+        pairs: texts.
+        tally: counts what is over-long, and what is cut.
+        encode: texts to ids, with nothing around them.
+        separator: the ids between the two; a prompt ends in them.
+        end: the id behind a target.
+        length: the most tokens of a row, all of them counted.
+        before: the ids that begin every row.
+        longest: what becomes of longer rows; a cut one keeps its end.
+        pad: fills rows.
+
+    Raises DataError without a separator, and where nothing is left.
+    """
+    if not separator:
+        raise DataError("separator: a decoder alone must see where a source ends; give the ids that say so.")
+
+    def rows() -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        texts = iter(pairs)
+        while chunk := list(itertools.islice(texts, CHUNK)):
+            for source, target in zip(
+                encode([one for one, _ in chunk]), encode([two for _, two in chunk]), strict=True
+            ):
+                read = [*before, *source, *separator]
+                said = [*target, end]
+                yield [*read, *said], [*([UNCOUNTED] * len(read)), *said]
+
+    return given(rows(), tally, length=length, longest=longest, end=1, pad=pad)
