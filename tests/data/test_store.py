@@ -101,7 +101,7 @@ def test_a_document_longer_than_a_shard_goes_on_in_the_next(tmp_path: Path, monk
 def test_a_broken_shard_is_noticed_and_it_alone_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, number: int
 ):
-    monkeypatch.setattr("plait.data.store.PIECE", 1)  # a document or two at a time
+    monkeypatch.setattr("plait.data.tokenising.PIECE", 1)  # a document or two at a time
     store(tmp_path, DOCUMENTS, shard=300)
     paths = files(tmp_path)
     good = [path.read_bytes() for path in paths]
@@ -121,7 +121,7 @@ def test_a_broken_shard_is_noticed_and_it_alone_is_made_anew(
 
 
 def test_what_a_broken_off_start_has_written_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("plait.data.store.PIECE", 1)  # one piece a batch, or four on two cores
+    monkeypatch.setattr("plait.data.tokenising.PIECE", 1)  # one piece a batch, or four on two cores
 
     class Dies(Bytes):
         def encode_batch(self, texts, specials=True, *, control=True):
