@@ -85,6 +85,8 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
     if recipe.model.checkpoint is not None:
         checkpoint = load(recipe.model.checkpoint, dtype="float32")
         check_fit(recipe, checkpoint.architecture)
+        for parameter in checkpoint.model.parameters():
+            parameter.data = parameter.data.clone()  # a mapped file's are not written to
     tokenizer = tokenizer or tokenizer_of(recipe, checkpoint)
     if checkpoint is None:
         checkpoint = _fresh(recipe, tokenizer)

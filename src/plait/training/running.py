@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from plait.checkpoint import save
+from plait.checkpoint.adapter import merge
+from plait.checkpoint.peft import save_adapter
 from plait.training.evaluation import evaluate
 from plait.training.folder import Folder
 from plait.training.layers import activation_sizes, gradient_norms
@@ -67,9 +68,11 @@ class Running:
         """The steps, each written down before it is handed out."""
         recipe, model = self.resolved.recipe, self.resolved.checkpoint.model
         objective = recipe.objective
-        temperature: Mapping[str, Any] = {"temperature": objective.temperature} if _against_rows(objective.kind) else {}
         learning = functools.partial(
-            batch_loss, smoothing=objective.label_smoothing, z_loss=objective.z_loss, **temperature
+            batch_loss,
+            smoothing=objective.label_smoothing,
+            z_loss=objective.z_loss,
+            temperature=objective.temperature,
         )
         steps = train(
             model,
@@ -99,12 +102,7 @@ class Running:
         assert valid is not None, "there is nothing to evaluate on"
         asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
         by_loss = [name for name in asked if name not in ("bleu", "chrf")]
-        temperature = recipe.objective.temperature
-        loss: Callable[..., Any] = (
-            functools.partial(batch_loss, temperature=temperature)
-            if _against_rows(recipe.objective.kind)
-            else batch_loss
-        )
+        loss = functools.partial(batch_loss, temperature=recipe.objective.temperature)
         with self.precision.computing():
             found = evaluate(
                 self.resolved.checkpoint.model, valid, loss, metrics=by_loss, batches=recipe.evaluate.batches
@@ -162,13 +160,12 @@ class Running:
         """Save what was trained, after the last step."""
         checkpoint = self.resolved.checkpoint
         if self.attached is not None:
-            from plait.checkpoint.adapter import merge
-            from plait.checkpoint.peft import save_adapter
-
             adapter = self.attached.adapter()
             self.attached.detach()
-            save_adapter(adapter, checkpoint, self.folder.adapter, overwrite=True)
-            checkpoint = merge(checkpoint, adapter, lossy=True).checkpoint
+            save_adapter(
+                adapter, checkpoint, self.folder.adapter, overwrite=True, base=self.resolved.recipe.model.checkpoint
+            )
+            merge(checkpoint, adapter, lossy=True)
         else:
             masters = self.precision.masters()
             model = checkpoint.model.float()  # a model that computed in half precision is kept as it was learnt
@@ -179,11 +176,7 @@ class Running:
         save(checkpoint, self.folder.model, overwrite=True)
 
 
-def _against_rows(kind: str) -> bool:
-    return kind == "contrastive"
-
-
 def ready(resolved: Resolved, folder: Folder, *, resume: bool = False) -> Running:
     """A run whose folder says what it is."""
     folder.begin(resolved.recipe, resolved.checkpoint.tokenizer)
-    return Running(replace(resolved), folder, resume=resume)
+    return Running(resolved, folder, resume=resume)
