@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Scored,
         Search,
         Settings,
+        Translation,
         classify,
         constrain,
         drafter,
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
         generate,
         score,
         stream,
+        translate,
+        translate_lines,
     )
     from plait.model import Cache, CacheFull, Transformer, initialize, watching
     from plait.presets import PresetError, preset
@@ -79,6 +82,7 @@ __all__ = [
     "Tokenizer",
     "TokenizerError",
     "Transformer",
+    "Translation",
     "__version__",
     "account",
     "calibrate",
@@ -98,6 +102,8 @@ __all__ = [
     "score",
     "stream",
     "train_tokenizer",
+    "translate",
+    "translate_lines",
     "watching",
 ]
 

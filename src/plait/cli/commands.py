@@ -32,6 +32,8 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "fill": "plait.cli.fill:fill",
     "tokenizer": "plait.cli.tokenizer:app",
     "train": "plait.cli.train:train",
+    "evaluate": "plait.cli.evaluate:evaluate",
+    "settings": "plait.cli.train:settings",
     "verify": "plait.cli.verify:verify",
 }
 

@@ -18,6 +18,8 @@ from plait.generation.schedule import Scheduler
 from plait.generation.score import Scored, score
 from plait.generation.settings import Settings
 from plait.generation.speculate import drafter
+from plait.generation.translate import translate, translate_lines
+from plait.generation.translation import Translation
 
 __all__ = [
     "Candidate",
@@ -34,6 +36,7 @@ __all__ = [
     "Scored",
     "Search",
     "Settings",
+    "Translation",
     "classify",
     "constrain",
     "drafter",
@@ -42,4 +45,6 @@ __all__ = [
     "generate",
     "score",
     "stream",
+    "translate",
+    "translate_lines",
 ]
