@@ -68,7 +68,7 @@ def answers(messages: Messages, render: Render, ends: Collection[int]) -> Iterat
                 f"message {number + 1}: the template renders this answer otherwise than behind the prompt for it, so "
                 "where it begins cannot be told; use a template whose answers go on from its generation prompt."
             )
-        last = max((at for at in range(start, len(whole)) if whole[at] in ends), default=None)
+        last = next((at for at in range(start, len(whole)) if whole[at] in ends), None)
         if last is None:
             raise DataError(
                 f"message {number + 1}: the template puts no end token behind this answer, so a model would never "

@@ -125,10 +125,11 @@ class Samples:
 
     def evaluation(self, *, rank: int = 0, world: int = 1) -> Iterator[Batch]:
         """Every sample once, in order, over all ranks: none is there twice to make ranks even."""
-        for number, rows in enumerate(self.plan.in_order()):
-            turn = (rank - number) % world  # else the first ranks would get the odd rows of every batch
+        turn = rank  # goes around over all batches, else the first ranks would get the odd rows of each
+        for rows in self.plan.in_order():
             for part in self._dealt(rows, 1, turn, world):
                 yield self.objective.batch(part, FIXED)
+            turn = (turn - (1 if self.objective.whole else len(rows))) % world
 
     def facts(self) -> dict[str, int | float]:
         """What was read and left out, and the share of cells that are padding, over the first epoch."""
