@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -66,6 +66,38 @@ def train(
         return 130 if stop == "SIGINT" else 143
     print(folder.path)
     return 0
+
+
+def settings(section: str | None = None, /, *, format: Literal["text", "markdown", "json"] = "text") -> None:
+    """List what a recipe can say, with meaning, default and bounds.
+
+    Parameters
+    ----------
+    section
+        One of model, data, objective, optimizer, schedule, run, evaluate; what is not given is all of them.
+    format
+        text for people, markdown for the manual, json for programs.
+    """
+    from plait.cli.printing import as_json, table
+    from plait.training.places import SECTIONS, RecipeError
+    from plait.training.tables import markdown, rows
+
+    if section is not None and section not in SECTIONS:
+        raise RecipeError(f"{section}: there is no section of that name; there are {', '.join(SECTIONS)}.")
+    wanted = [section] if section else list(SECTIONS)
+    if format == "markdown":
+        print(markdown(), end="")
+    elif format == "json":
+        as_json({name: [vars(row) for row in rows(name)] for name in wanted})
+    else:
+        for name in wanted:
+            table(
+                [
+                    {name: row.key, "default": row.default, "may be": row.kind, "meaning": row.meaning}
+                    for row in rows(name)
+                ]
+            )
+            print()
 
 
 def follow(running: Running) -> str | None:

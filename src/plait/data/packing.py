@@ -99,8 +99,10 @@ class CausalStream:
 
     def facts(self) -> dict[str, int | float]:
         """What was read and left out, as the store counted it; rows are full, so ``padding`` is nothing."""
-        counts = {**self.tokens.counts, "documents": self.tokens.n_documents, "tokens": len(self.tokens)}
-        return {**counts, "rows_in_an_epoch": self.blocks, "padding": 0.0}
+        documents = self.tokens.n_documents
+        apart = documents if self.packing == "documents" else 1  # the first token of each is not asked for
+        counts = {**self.tokens.counts, "documents": documents, "tokens": len(self.tokens)}
+        return {**counts, "targets": len(self.tokens) - apart, "rows_in_an_epoch": self.blocks, "padding": 0.0}
 
     def _cut(self, blocks: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where blocks begin, and how many of their first targets belong to the block before."""

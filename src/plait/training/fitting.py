@@ -63,6 +63,8 @@ def check_metrics(recipe: Recipe) -> None:
             raise RecipeError(
                 f"evaluate.metrics: {name} does not measure {kind!r}; that is measured by {', '.join(fit)}."
             )
+        if name == "bits_per_byte" and data.valid_fraction:
+            raise RecipeError("evaluate.metrics: bits_per_byte needs whole files; say data.valid, not valid_fraction.")
     if not evaluate.metrics:
         raise RecipeError("evaluate.metrics: name at least one; loss, say.")
     if not data.valid and not data.valid_fraction:

@@ -1,0 +1,84 @@
+"""Judging: a finished model on files, by the metrics that fit what it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from plait.architecture import Architecture, Classification
+from plait.checkpoint import Checkpoint
+from plait.training.evaluation import MEASURED, evaluate
+from plait.training.fitting import METRICS, check_fit, check_metrics
+from plait.training.inputs import located
+from plait.training.loss import batch_loss
+from plait.training.places import RecipeError
+from plait.training.settings import Data, Evaluate, Objective, Recipe
+from plait.training.stream_inputs import Inputs
+from plait.training.streams import streams
+from plait.training.together import FORMATS
+
+
+def judge(
+    checkpoint: Checkpoint,
+    files: Sequence[str],
+    *,
+    objective: Any = None,
+    metrics: Sequence[str] | None = None,
+    length: int | None = None,
+    batch_rows: int = 16,
+    lowercase: bool = False,
+    label_until: str | None = None,
+) -> dict[str, float]:
+    """Metrics by name, over all of the files, and ``targets``, how many there were.
+
+    Args:
+        checkpoint: with its tokenizer; its mode is restored.
+        files: as a recipe's ``data.train``.
+        objective: of a recipe; ``None``: by what the model is.
+        metrics: ``None``: all that measure the objective.
+        length: tokens a row; ``None``: 512, or the longest that the model takes.
+        batch_rows: rows of a batch.
+        lowercase, label_until: as in a recipe's [data].
+
+    Raises ``RecipeError`` where these do not go together.
+    """
+    if checkpoint.tokenizer is None:
+        raise RecipeError("tokenizer: the checkpoint has none to read the data with.")
+    a = checkpoint.architecture
+    kind: Any = objective or objective_of(a)
+    if metrics is None:
+        metrics = [name for name in MEASURED if not METRICS[name] or kind in METRICS[name]]
+    data = Data(
+        train=located(files, None),
+        valid=("as train",),
+        format=cast(Any, FORMATS.get(kind, "text")),
+        length=length or min(512, a.max_length or 512),
+        batch_rows=batch_rows,
+        longest="cut" if FORMATS.get(kind) else "split",
+        lowercase=lowercase,
+        label_until=label_until,
+    )
+    recipe = Recipe(data=data, objective=Objective(kind=kind), evaluate=Evaluate(metrics=tuple(metrics)))
+    check_fit(recipe, a)
+    check_metrics(recipe)
+    classes = checkpoint.labels if kind == "classes" else None
+    if kind == "classes" and classes is None:
+        raise RecipeError("labels: the checkpoint does not say what its classes are called.")
+    recipe = replace(recipe, data=replace(data, valid=()))
+    stream, _ = streams(Inputs(recipe, checkpoint.tokenizer, checkpoint.rules, classes))
+    return evaluate(checkpoint.model, stream, batch_loss, metrics=metrics)
+
+
+def objective_of(a: Architecture) -> str:
+    """What a model is asked by what it is; ``RecipeError`` where that cannot be told."""
+    if isinstance(a.head, Classification):
+        return "classes"
+    found = {
+        ("decoder", "language"): "causal",
+        ("encoder", "masked"): "masked",
+        ("encoder-decoder", "language"): "paired",
+    }
+    if (a.kind, a.head) not in found:
+        raise RecipeError(f"objective: an {a.kind} without a head answers nothing that could be right or wrong.")
+    return found[a.kind, str(a.head)]
