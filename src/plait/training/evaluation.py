@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +15,9 @@ from plait.data.batch import Batch
 from plait.data.stream import Stream
 from plait.training.ranks import Alone, Ranks
 
-Loss = Callable[[nn.Module, Batch], tuple[Tensor, Tensor | int]]  # the sum over real targets, and their number
+Loss = Callable[
+    [Any, Batch], tuple[Tensor, Tensor | int]
+]  # of a model and a batch: the sum over real targets, their number
 
 MEASURED = ("loss", "perplexity", "bits_per_byte", "accuracy")  # here; what needs generated text is measured above
 MORE_IS_BETTER = frozenset({"accuracy", "bleu", "chrf"})

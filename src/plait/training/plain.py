@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 
 
@@ -60,8 +59,8 @@ class Plain:
         return dict(self._parameters)
 
     def computing(self) -> AbstractContextManager[Any]:
-        """With a graph."""
-        return torch.enable_grad()
+        """Nothing."""
+        return nullcontext()
 
     def collect(self) -> None:
         """Nothing."""
