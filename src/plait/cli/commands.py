@@ -17,6 +17,7 @@ from plait.cli.printing import error, notice
 from plait.words import nearest
 
 COMMANDS = {  # imported when called; a module of commands imports torch only inside its functions
+    "quickstart": "plait.cli.quickstart:quickstart",
     "account": "plait.cli.account:account",
     "diff": "plait.cli.account:diff",
     "presets": "plait.cli.account:presets",

@@ -1,0 +1,1 @@
+"""Quickstart: a small encoder-decoder that learns to translate in a minute or two, from a grammar written for it."""
