@@ -43,6 +43,7 @@ def load(
     offline: bool = False,
     pickle: bool = False,
     lazy: bool = False,
+    adapter: str | os.PathLike[str] | None = None,
 ) -> Checkpoint:
     """Read a checkpoint. Nothing in it is run, whatever its files ask for.
 
@@ -62,11 +63,18 @@ def load(
         pickle: read ``.bin`` files; tensors alone are taken from them.
         lazy: leave the model on the meta device, its weights in their files, fetched but not read: ``plait.optimize``
             takes them from there, in the form they are stored in.
+        adapter: a folder in PEFT's format, whose updates are added to the weights; see ``merge``. A ``dtype`` that is
+            asked for by name may take more of them by its rounding than a stored one may.
 
     Raises ``CheckpointError``, or the ``ValueError`` of the part that refuses (``FamilyError``, ``ArchitectureError``,
     ``TokenizerError``), before anything is computed.
     """
     wanted, place = as_dtype(dtype), as_device(device)
+    if adapter is not None:
+        if lazy or random or place.type == "meta":
+            raise CheckpointError("adapter: it is added to stored weights in memory; leave out lazy, random and meta.")
+        read = load(source, dtype=dtype, device=device, revision=revision, offline=offline, pickle=pickle)
+        return _adapted(read, adapter, lossy=wanted is not None)
     if lazy and random:
         raise CheckpointError("lazy: random weights are in no file that they could stay in; leave out one of the two.")
     if isinstance(source, Architecture):
@@ -116,6 +124,14 @@ def load(
         layout=layout,
         pooling=found.pooling,
     )
+
+
+def _adapted(checkpoint: Checkpoint, folder: str | os.PathLike[str], *, lossy: bool) -> Checkpoint:
+    from plait.checkpoint.adapter import merge
+    from plait.checkpoint.peft import read_adapter
+
+    merge(checkpoint, read_adapter(folder, checkpoint), lossy=lossy)
+    return checkpoint
 
 
 def as_dtype(dtype: str | torch.dtype) -> torch.dtype | None:

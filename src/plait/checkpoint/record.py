@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from plait.architecture import Architecture
+from plait.checkpoint.notice import CheckpointError
 from plait.checkpoint.pooling import SentenceFolder, SentencePooling
 from plait.checkpoint.rules import DecodeRules
 from plait.checkpoint.source import TensorSource
@@ -17,6 +18,8 @@ from plait.checkpoint.weights import Weights
 if TYPE_CHECKING:
     from plait.model import Transformer
     from plait.text import Tokenizer
+
+ADAPTED = ".adapter."  # in the names of what training hangs beside a matrix (training/lora.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,4 +77,8 @@ class Checkpoint:
         ``identity()`` and blocks are those of the moment they are asked for.
         """
         state = {name: parameter.detach() for name, parameter in self.model.state_dict().items()}
+        if beside := [name for name in state if ADAPTED in name]:
+            raise CheckpointError(
+                f"{beside[0]}: adapters hang on this model; merge them into its weights, or detach them."
+            )
         return Weights(self.architecture, state, self.layout.source, self.layout.bound)

@@ -76,7 +76,7 @@ def save(
     if type is not None:
         raise CheckpointError(f"type: {type!r} is for dialect='gguf'; other dialects keep the types there are.")
     check_target(target, overwrite)
-    family, config, same = _dialect(checkpoint, dialect)
+    family, config, same = choose_dialect(checkpoint, dialect)
     written = _Writing(checkpoint, family, same)
     if not same:
         tell_lost(checkpoint.layout, target, f"dialect {family.name!r}")
@@ -133,7 +133,7 @@ def _own_files(folder: Path) -> set[str]:
     return own
 
 
-def _dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str, Any], bool]:
+def choose_dialect(checkpoint: Checkpoint, dialect: str | None) -> tuple[Any, dict[str, Any], bool]:
     """The family to write in, its config, and whether the checkpoint came from it, in these names."""
     from plait.families import FAMILIES, WRAPPERS, FamilyError, family_for
 

@@ -29,7 +29,7 @@ def convert(
     format: Format = "text",
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
-    """Read a checkpoint and write it in another dialect, or quantised.
+    """Read a checkpoint and write it in another dialect, quantised, or with an adapter merged into it.
 
     SRC is written to DST, a folder or with --to gguf a file, whole or not at all.
 
@@ -42,7 +42,8 @@ def convert(
         The folder to write, or with --to gguf the .gguf file; its path is printed.
     to
         hf writes the family's own names, for every tool of the ecosystem; plait writes the native dialect; gguf one
-        file for llama.cpp; a family's name (mistral) its names, if it can say the architecture.
+        file for llama.cpp; a family's name (mistral) its names, if it can say the architecture. With --adapter it may
+        be left out: the names stay as they are.
     type
         What the matrices of a GGUF file are in; left out, what they are in now. Norms and biases are always F32.
     quantize
@@ -60,9 +61,9 @@ def convert(
     from plait.checkpoint.saving import check_dialect, check_target
     from plait.checkpoint.to_gguf import GGUF, check_file
 
-    if to is None and quantize is None:
+    if to is None and quantize is None and loading.adapter is None:
         raise ValueError(
-            "--to: say hf, plait, gguf or a family's name, or --quantize, which writes the native dialect."
+            "--to: say hf, plait, gguf or a family's name, or --quantize, which writes the native dialect, or --adapter."
         )
     if type is not None and to != GGUF:
         raise ValueError("--type: it is of the matrices in a GGUF file; say --to gguf.")
@@ -82,7 +83,8 @@ def convert(
     if quantize is None and loading.dtype == "stored":
         tell_floats(checkpoint, to, type)
     with working(f"writing {dst}"):
-        written = save(checkpoint, dst, dialect=to or "plait", overwrite=overwrite, type=type)
+        dialect = to or ("plait" if quantize else None)
+        written = save(checkpoint, dst, dialect=dialect, overwrite=overwrite, type=type)
     if format == "json":
         as_json(
             {
@@ -118,7 +120,7 @@ def rounded(src: str, quantize: str, text: Path | None, loading: Loading) -> tup
 
     if loading.dtype != "stored":
         raise ValueError("--dtype: --quantize rounds what is stored; leave it out.")
-    checkpoint = loading.open(src, weights=loading.random or text is not None)
+    checkpoint = loading.open(src, weights=loading.random or text is not None or loading.adapter is not None)
     moments = None
     if text is not None:
         with working(f"reading {text}"):

@@ -39,6 +39,8 @@ class Loading:
         Read .bin files, whose weights are pickles; tensors alone are taken from them.
     random
         Random weights instead of stored ones: for a folder, and, where no text is read, a preset or a recipe.
+    adapter
+        A folder in PEFT's format, whose updates are added to the weights.
     """
 
     dtype: Dtype = "stored"
@@ -47,6 +49,7 @@ class Loading:
     offline: bool = False
     pickle: bool = False
     random: bool = False
+    adapter: Path | None = None
 
     def open(self, model: str, *, weights: bool = True, lazy: bool = False) -> Checkpoint:
         """The checkpoint that MODEL names, or all but its ``weights``, or with these left in their files (``lazy``); a
@@ -65,7 +68,8 @@ class Loading:
                 offline=self.offline,
                 pickle=self.pickle,
                 random=self.random,
-                lazy=lazy,
+                lazy=lazy and self.adapter is None,
+                adapter=self.adapter if weights else None,
             )
 
 

@@ -15,7 +15,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal
 
 from plait.architecture import Architecture, ArchitectureError, Classification
-from plait.families.binding import Binding, Rule, repeated
+from plait.families.binding import Binding, Entry, Rule, repeated
 from plait.families.errors import FamilyError
 from plait.families.heads import (
     HEAD_FIELDS,
@@ -289,6 +289,11 @@ class Family(Weights):
     def _unread_heads(self) -> frozenset[str]:
         """As in ``Weights``, of all the heads there are."""
         return super()._unread_heads.union(*(family._unread_heads for family in self._classifying.values()))
+
+    def usual(self, architecture: Architecture, layout: Layout | None = None) -> dict[str, tuple[Entry, int]]:
+        """As in ``Weights``."""
+        ending = self._ending(architecture, layout.head if layout else None)
+        return super().usual(architecture) if ending is None else self._classifying[ending].usual(architecture)
 
     def bind(self, architecture: Architecture, names: Collection[str], equal: Equal | None = None) -> Binding:
         """As in ``Weights``."""

@@ -85,6 +85,11 @@ class Weights:
     def _entries(self, architecture: Architecture) -> dict[str, tuple[Entry, int]]:
         return entries(self.weights, architecture, self.title, self.prefix)
 
+    def usual(self, architecture: Architecture, layout: Layout | None = None) -> dict[str, tuple[Entry, int]]:
+        """Every parameter's stored tensors under their usual names, and which part of them it is; ``layout`` tells
+        between classes with like heads. What the class itself calls them, for files that speak of its modules."""
+        return self._entries(architecture)
+
     def bind(self, architecture: Architecture, names: Collection[str], equal: Equal | None = None) -> Binding:
         """Tie every parameter to the stored tensor that fills it.
 
