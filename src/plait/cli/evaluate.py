@@ -24,10 +24,12 @@ def evaluate(
     batch_rows: int = 16,
     lowercase: bool = False,
     label_until: str | None = None,
+    tokenize: str | None = None,
+    beams: int | None = None,
     format: Format = "text",
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
-    """Print loss, perplexity, bits a byte, accuracy: whatever measures what the model is asked.
+    """Print loss, perplexity, bits a byte, accuracy, BLEU and chrF: whatever measures what the model is asked.
 
     Parameters
     ----------
@@ -48,6 +50,10 @@ def evaluate(
         Lower-case the text first.
     label_until
         A label ends before this: ":" makes DESC of DESC:manner.
+    tokenize
+        sacrebleu's, for bleu: zh for Chinese; what is not given is found by the text.
+    beams
+        Of the search that translates; what is not given is what the checkpoint says.
     format
         text for people, json for programs.
     """
@@ -65,6 +71,7 @@ def evaluate(
             batch_rows=batch_rows,
             lowercase=lowercase,
             label_until=label_until,
+            **{name: value for name, value in (("tokenize", tokenize), ("beams", beams)) if value is not None},
         )
     if format == "json":
         as_json(found)

@@ -124,6 +124,8 @@ def follow(running: Running) -> str | None:
             stop = step.stop
         if stop not in ("SIGINT", "SIGTERM"):
             running.finish()
+            for detail in running.details.values():
+                display.say(detail)
             display.say(f"{running.folder.model}: the model; {running.folder.report}: how it came about.")
     return stop
 

@@ -8,11 +8,16 @@ from typing import Any, cast
 
 from plait.architecture import Architecture, Classification
 from plait.checkpoint import Checkpoint
+from plait.checkpoint.notice import notice
+from plait.data.lines import Tally
+from plait.data.pairs import read_pairs
 from plait.training.evaluation import MEASURED, evaluate
 from plait.training.fitting import METRICS, check_fit, check_metrics
 from plait.training.inputs import located
 from plait.training.loss import batch_loss
 from plait.training.places import RecipeError
+from plait.training.quality import METRICS as TRANSLATED
+from plait.training.quality import translation_quality
 from plait.training.settings import Data, Evaluate, Objective, Recipe
 from plait.training.stream_inputs import Inputs
 from plait.training.streams import streams
@@ -29,8 +34,9 @@ def judge(
     batch_rows: int = 16,
     lowercase: bool = False,
     label_until: str | None = None,
+    **translating: Any,
 ) -> dict[str, float]:
-    """Metrics by name, over all of the files, and ``targets``, how many there were.
+    """Metrics by name, over all of the files.
 
     Args:
         checkpoint: with its tokenizer; its mode is restored.
@@ -40,6 +46,7 @@ def judge(
         length: tokens a row; ``None``: 512, or the longest that the model takes.
         batch_rows: rows of a batch.
         lowercase, label_until: as in a recipe's [data].
+        translating: of ``translation_quality``, for BLEU and chrF: ``tokenize``, ``beams``, ...
 
     Raises ``RecipeError`` where these do not go together.
     """
@@ -48,7 +55,7 @@ def judge(
     a = checkpoint.architecture
     kind: Any = objective or objective_of(a)
     if metrics is None:
-        metrics = [name for name in MEASURED if not METRICS[name] or kind in METRICS[name]]
+        metrics = [name for name in METRICS if not METRICS[name] or kind in METRICS[name]]
     data = Data(
         train=located(files, None),
         valid=("as train",),
@@ -67,7 +74,15 @@ def judge(
         raise RecipeError("labels: the checkpoint does not say what its classes are called.")
     recipe = replace(recipe, data=replace(data, valid=()))
     stream, _ = streams(Inputs(recipe, checkpoint.tokenizer, checkpoint.rules, classes))
-    return evaluate(checkpoint.model, stream, batch_loss, metrics=metrics)
+    found = evaluate(checkpoint.model, stream, batch_loss, metrics=[name for name in metrics if name in MEASURED])
+    if asked := [name for name in metrics if name in TRANSLATED]:
+        pairs = list(read_pairs(recipe.data.train, Tally(), lowercase=lowercase))
+        sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+        qualities, _ = translation_quality(checkpoint, sources, references, metrics=asked, **translating)
+        found |= {name: quality.value for name, quality in qualities.items()}
+        for quality in qualities.values():
+            notice(str(quality))
+    return {name: found[name] for name in metrics}
 
 
 def objective_of(a: Architecture) -> str:

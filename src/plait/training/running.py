@@ -16,7 +16,7 @@ import torch
 from plait.checkpoint import save
 from plait.checkpoint.adapter import merge
 from plait.checkpoint.peft import save_adapter
-from plait.training.evaluation import evaluate
+from plait.training.evaluation import MEASURED, evaluate
 from plait.training.folder import Folder
 from plait.training.layers import activation_sizes, gradient_norms
 from plait.training.loop import train
@@ -26,10 +26,11 @@ from plait.training.metrics import Metrics, read_metrics
 from plait.training.plain import Precision
 from plait.training.precision import precision_of
 from plait.training.progress import Step
+from plait.training.quality import METRICS as TRANSLATED
 from plait.training.report import report, write_report
 from plait.training.resolve import Resolved
 from plait.training.schedules import steps_of
-from plait.training.writing import written
+from plait.training.writing import translated, written
 
 PICTURES = 50  # of the layers, over a run
 
@@ -62,6 +63,7 @@ class Running:
         else:
             model.requires_grad_(True)
         self.precision: Precision = precision_of(recipe.run.precision, model)
+        self.details: dict[str, str] = {}  # of the last evaluation: metrics of text as sacrebleu tells them, signed
         self.total = steps_of(recipe, resolved.train.steps_per_epoch)
 
     def steps(self) -> Iterator[Step]:
@@ -101,12 +103,19 @@ class Running:
         recipe, valid = self.resolved.recipe, self.resolved.valid
         assert valid is not None, "there is nothing to evaluate on"
         asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
-        by_loss = [name for name in asked if name not in ("bleu", "chrf")]
         loss = functools.partial(batch_loss, temperature=recipe.objective.temperature)
         with self.precision.computing():
             found = evaluate(
-                self.resolved.checkpoint.model, valid, loss, metrics=by_loss, batches=recipe.evaluate.batches
+                self.resolved.checkpoint.model,
+                valid,
+                loss,
+                metrics=[name for name in asked if name in MEASURED],
+                batches=recipe.evaluate.batches,
             )
+        if written := [name for name in asked if name in TRANSLATED]:
+            qualities = translated(self.resolved, written)
+            self.details = {name: str(quality) for name, quality in qualities.items()}
+            found |= {name: qualities[name].value if name in qualities else math.nan for name in written}
         return {name: found[name] for name in asked}
 
     def note(self, step: Step, metrics: Metrics) -> None:
@@ -122,11 +131,15 @@ class Running:
         if self.pictured(step):
             metrics.write("layers", step.index, self.picture(step))
         if step.evaluation is not None:
-            metrics.write("evaluation", step.index, {**step.evaluation, "best": step.best})
+            metrics.write("evaluation", step.index, {**step.evaluation, "best": step.best, **self.details_said()})
             if self.resolved.recipe.evaluate.samples:
                 metrics.write("samples", step.index, {"samples": list(written(self.resolved))})
         if step.evaluation is not None or step.stop:
             self.write_report()
+
+    def details_said(self) -> dict[str, Any]:
+        """Under one name in a line, if there are any."""
+        return {"details": self.details} if self.details else {}
 
     def pictured(self, step: Step) -> bool:
         """Whether the layers are looked at after this step."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from plait.checkpoint.notice import PlaitNotice, notice
 from plait.data.held_out import held_out
 from plait.data.lines import Tally
 from plait.data.pairs import Pair, read_pairs
 from plait.generation import generate
 from plait.training.evaluation import evaluating
+from plait.training.quality import Quality, QualityError, translation_quality
 from plait.training.resolve import Resolved
 
 OPENING, CONTINUED = 64, 200  # tokens of a text that are read, and that are written on
@@ -23,6 +26,30 @@ def written(resolved: Resolved) -> Iterator[dict[str, str]]:
     if make is not None and resolved.valid is not None:
         with evaluating(resolved.checkpoint.model):
             yield from make(resolved)
+
+
+def translated(resolved: Resolved, metrics: Sequence[str]) -> dict[str, Quality]:
+    """BLEU or chrF, by name, of all held-out sources translated; none where what a young model writes has no measure,
+    which is told. That it writes up to its limit is not."""
+    evaluate = resolved.recipe.evaluate
+    pairs = list(held_out_pairs(resolved))
+    with evaluating(resolved.checkpoint.model), warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlaitNotice)
+        try:
+            found, _ = translation_quality(
+                resolved.checkpoint,
+                [source for source, _ in pairs],
+                [target for _, target in pairs],
+                metrics=metrics,
+                tokenize=evaluate.tokenize,
+                beams=evaluate.beams,
+                length_penalty=evaluate.length_penalty,
+            )
+            return found
+        except QualityError as error:
+            unmeasured = error
+    notice(f"not measured: {unmeasured}")
+    return {}
 
 
 def _translated(resolved: Resolved) -> Iterator[dict[str, str]]:
