@@ -22,7 +22,7 @@ def quickstart(*, out: Path = Path("runs/quickstart")) -> int:
     began = time.monotonic()
     with working("writing sentences"):
         from plait.cli.train import follow
-        from plait.generation import translate
+        from plait.generation.translate import translate_lines
         from plait.training.folder import Folder
         from plait.training.quickstart.baselines import Nearest, exact, word_for_word
         from plait.training.quickstart.picture import in_terminal, page, pattern_of
@@ -44,13 +44,13 @@ def quickstart(*, out: Path = Path("runs/quickstart")) -> int:
     checkpoint = resolved.checkpoint
     with working("translating"):
         english = [pair.en for pair in prepared.test]
-        said = [one.text for one in translate(checkpoint, english, beams=1)]
+        said = [one.text for one in translate_lines(checkpoint, english, beams=1)]
         scores = {
             "this model": exact(said, prepared.test),
             "a dictionary, word for word": exact(list(map(word_for_word, english)), prepared.test),
             "the nearest training sentence": exact(list(map(Nearest(prepared.train), english)), prepared.test),
         }
-        shown = translate(checkpoint, list(SHOWN), beams=1)
+        shown = list(translate_lines(checkpoint, SHOWN, beams=1))
         drawn = pattern_of(checkpoint, DRAWN)
         (out / "attention.html").write_text(page([pattern_of(checkpoint, one) for one in SHOWN]), encoding="utf-8")
     print(f"\n{len(said)} sentences of combinations it never saw, translated to the character:")

@@ -34,7 +34,7 @@ KINDS: dict[str, tuple[int, Callable[[Drawing], Sentence]]] = {  # how often, an
     "relative to a thing": (7, relatives.of_a_thing),
     "relative to a person": (5, relatives.of_a_person),
 }
-BARE = 0.15  # share of the training pairs without stop, half of them without capital too, as people type
+BARE = 0.15  # share of the training pairs without stop, half of them in small letters too, as people type
 HELD_OUT = 0.1  # share of the combinations that are kept for the test
 SHOWN = frozenset(  # kept for it too: those of the sentences that the quickstart shows (preparing.SHOWN)
     {
@@ -76,8 +76,8 @@ def draw(seed: int) -> Iterator[Sentence]:
 
 
 def written(sentence: Sentence, *, stopped: bool = True, capital: bool = True) -> Pair:
-    """A sentence with its capital and its stops, or without."""
-    en = sentence.en[0].upper() + sentence.en[1:] if capital else sentence.en
+    """A sentence with its capital and its stops; or without a stop, or all in small letters."""
+    en = sentence.en[0].upper() + sentence.en[1:] if capital else sentence.en.lower()
     stops = ("", "") if not stopped else ("?", "？") if sentence.question else (".", "。")
     return Pair(f"{en}{stops[0]}", f"{sentence.zh}{stops[1]}", sentence.kind)
 

@@ -28,7 +28,12 @@ def what_does(d: Drawing) -> Sentence:
     """What did you buy yesterday? Who are they looking for? Which film do you like? How many cats do you have?"""
     subject = d.person()
     chosen, tense = verb(d, "present", "past", "future", "progressive", "want", "state", objects=True)
-    while (chosen.base, chosen.zh) in (("wear", "戴"), ("have", "有"), ("keep", "养")) and tense != "state":
+    while (chosen.base, chosen.zh) in (
+        ("wear", "戴"),
+        ("have", "有"),
+        ("keep", "养"),
+        ("ride", "骑"),
+    ) and tense != "state":
         chosen, tense = verb(d, "past", "future", "progressive", "want", "state", objects=True)
     when = time(d, chosen, tense, 0.5)
     nouns = [word for word in chosen.objects if word != "people"]
@@ -41,16 +46,21 @@ def what_does(d: Drawing) -> Sentence:
         noun = d.words.noun(d.pick([word for word in nouns if not d.words.noun(word).container] or nouns))
         if chosen.base in ("eat", "drink", "buy"):
             noun = d.words.noun(d.pick(nouns))
-        counts = draw > 0.75 and chosen.base in (
-            "buy",
-            "sell",
-            "eat",
-            "drink",
-            "read",
-            "write",
-            "borrow",
-            "receive",
-            "need",
+        counts = (
+            draw > 0.75
+            and tense != "progressive"
+            and chosen.base
+            in (
+                "buy",
+                "sell",
+                "eat",
+                "drink",
+                "read",
+                "write",
+                "borrow",
+                "receive",
+                "need",
+            )
         )
         if counts or noun.container or chosen.base == "have":
             amount = f"how many {noun.container}s of {noun.one}" if noun.container else f"how many {noun.several}"
