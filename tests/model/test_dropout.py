@@ -45,9 +45,9 @@ def test_what_stays_is_scaled_up_and_attention_without_sites_drops_as_watched() 
     torch.manual_seed(3)
     plain = model(tokens)
     torch.manual_seed(3)
-    with watching(model, "*.pattern") as seen:
-        watched = model(tokens)
-    assert far(watched, plain) < 1e-12
+    with watching(model, "*.pattern", "logits") as seen:
+        model(tokens)
+    assert far(seen["logits"], plain) < 1e-12
     model.eval()
     with watching(model, "*.pattern") as whole:
         model(tokens)

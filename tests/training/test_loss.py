@@ -101,14 +101,15 @@ def test_a_target_of_no_probability_costs_what_it_should() -> None:
 
 def test_tr1_a_sum_over_targets_is_the_same_however_rows_are_dealt() -> None:
     model, batch = random_model(DECODER), a_batch(rows=4)
-    assert batch.mask is not None
+    mask = batch.mask
+    assert mask is not None
     targets = batch.targets.clone()
     targets[0, 1:] = -100
     targets[0, 0] = 5  # one target against many
     batch = replace(batch, targets=targets)
     whole, count = batch_loss(model, batch)
     expected = gradients(model, whole / count)
-    parts = [Batch(tokens=batch.tokens[i], targets=targets[i], mask=batch.mask[i]) for i in (slice(0, 1), slice(1, 4))]
+    parts = [Batch(tokens=batch.tokens[i], targets=targets[i], mask=mask[i]) for i in (slice(0, 1), slice(1, 4))]
     losses = [batch_loss(model, part) for part in parts]
     assert [number for _, number in losses] == [1, count - 1]
     summed = sum(loss for loss, _ in losses) / sum(number for _, number in losses)
@@ -131,7 +132,7 @@ def test_a_batch_without_targets_costs_nothing() -> None:
     model, tokens = random_model(DECODER), random_tokens(2, 4)
     loss, count = batch_loss(model, Batch(tokens=tokens, targets=torch.full_like(tokens, -100)))
     found = gradients(model, loss)
-    assert float(loss) == 0.0 and count == 0 and not any(grad.any() for grad in found.values())
+    assert loss.item() == 0.0 and count == 0 and not any(grad.any() for grad in found.values())
 
 
 @pytest.mark.parametrize("head", ["tied", "biased"])

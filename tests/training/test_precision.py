@@ -84,7 +84,7 @@ def test_what_is_frozen_has_no_master() -> None:
     model.embedding.requires_grad_(False)
     precision = Masters(model)
     assert not any("embedding" in name for name in precision.masters()) and len(precision.masters()) > 10
-    assert model.embedding.tokens.weight.dtype == torch.bfloat16
+    assert model.get_parameter("embedding.tokens.weight").dtype == torch.bfloat16
 
 
 def test_a_scale_falls_on_overflow_rises_when_calm_and_is_restored() -> None:
