@@ -132,7 +132,9 @@ def _spot(d: Drawing) -> tuple[str, str, str]:
 
 def existence(d: Drawing) -> Sentence:
     """There are two cats under the table: in Chinese the place comes first."""
-    en, zh, where = _spot(d)
+    while (spot := _spot(d))[2] == "Beijing":  # no table stands there
+        pass
+    en, zh, where = spot
     room = en.startswith(("at", "in"))
     word = d.pick(("child", "student", "girl", "boy", "table", "chair", "dog", "cat", "bird") if room else _LYING)
     noun, mood = d.words.noun(word), d.random.random()
