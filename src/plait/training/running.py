@@ -16,6 +16,7 @@ import torch
 from plait.checkpoint import save
 from plait.checkpoint.adapter import merge
 from plait.checkpoint.peft import save_adapter
+from plait.training.blocks import compile_layers, recompute
 from plait.training.evaluation import MEASURED, evaluate
 from plait.training.folder import Folder
 from plait.training.layers import activation_sizes, gradient_norms
@@ -62,6 +63,10 @@ class Running:
             )
         else:
             model.requires_grad_(True)
+        if recipe.run.activation_checkpointing:
+            recompute(model)
+        if recipe.run.compile:
+            compile_layers(model)
         self.precision: Precision = precision_of(recipe.run.precision, model)
         self.details: dict[str, str] = {}  # of the last evaluation: metrics of text as sacrebleu tells them, signed
         self.total = steps_of(recipe, resolved.train.steps_per_epoch)
