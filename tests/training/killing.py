@@ -72,24 +72,27 @@ def same(a: State, b: State) -> bool:
 
 
 def main(folder: Path, kills: int, seed: int) -> list[int]:
-    """Kill and resume; the steps after which it was killed."""
+    """Kill ``kills`` times, each time in the midst of a run, and resume; the steps after which it was killed."""
     Optimizer(model().named_parameters(), SETTINGS.optimizer)  # torch then imports a lot, here once for all
-    draw, died = random.Random(seed), []
+    draw, died, turn = random.Random(seed), [], 0
     began = time.perf_counter()
     forked(folder / "whole", None)
     length = time.perf_counter() - began
-    for _ in range(kills):
-        saved, ended = forked(folder / "killed", draw.uniform(0, 1.5 * length / (kills + 1)))
-        state = newest_state(folder / "killed" / "states")
+    while len(died) < kills:
+        out = folder / f"killed-{turn}"
+        saved, ended = forked(out, draw.uniform(0, 0.3 * length))
+        state = newest_state(out / "states")
         assert state is not None and state.step >= saved, f"step {saved} was saved, and is lost"
-        died.append(state.step)
-        if ended:
-            break
-    forked(folder / "killed", None)
-    last = f"states/step-{STEPS:06}"
-    assert same(read_state(folder / "whole" / last), read_state(folder / "killed" / last)), "the weights differ"
-    left = [path.name for path in (folder / "killed" / "states").iterdir()]
-    assert sorted(left) == [f"step-{STEPS - 1:06}", f"step-{STEPS:06}"], left
+        if not ended:
+            died.append(state.step)
+        if not ended and len(died) < kills:
+            continue
+        forked(out, None)
+        last = f"states/step-{STEPS:06}"
+        assert same(read_state(folder / "whole" / last), read_state(out / last)), "the weights differ"
+        left = sorted(path.name for path in (out / "states").iterdir())
+        assert left == [f"step-{STEPS - 1:06}", f"step-{STEPS:06}"], left
+        turn += 1
     return died
 
 

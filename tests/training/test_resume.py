@@ -219,11 +219,9 @@ def killed(folder: Path, kills: int, seed: int) -> list[int]:
 
 
 def test_killed_at_three_moments_a_run_loses_nothing(tmp_path: Path) -> None:
-    died = killed(tmp_path, 3, seed=0)
-    assert died == sorted(died) and died[0] < 24
+    assert len(killed(tmp_path, 3, seed=0)) == 3
 
 
 @pytest.mark.slow
 def test_killed_at_twenty_moments_a_run_loses_nothing(tmp_path: Path) -> None:
-    died = killed(tmp_path, 20, seed=1)
-    assert len(died) > 10 and died == sorted(died)
+    assert len(killed(tmp_path, 20, seed=1)) == 20
