@@ -1,4 +1,4 @@
-# make demo: a real language model answers.  make test: the tests.  Both set up what they need, once.
+# make demo: a real language model answers, and one is trained.  make test: the tests.  Both set up what they need, once.
 
 PYTHON ?= python3            # the interpreter that .venv is made from, 3.11 or newer
 TORCH_INDEX ?=               # where torch comes from, where that is not the default index: see the README
@@ -19,6 +19,7 @@ demo: .venv/.models
 	$(BIN)/plait embed $(MINILM) --query "How do plants make food?" \
 	  "Photosynthesis turns light into sugar." "The stock market fell on Monday." "Leaves need water and sun."
 	$(BIN)/plait account vaswani-base
+	test -d runs/quickstart/model || $(BIN)/plait quickstart
 
 test: .venv/.models .reference/.installed
 	$(BIN)/pytest -n $(strip $(WORKERS))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from plait.account import Account, account
     from plait.architecture import Architecture, ArchitectureError
     from plait.checkpoint import (
+        AdapterError,
         Checkpoint,
         CheckpointError,
         DecodeRules,
@@ -58,6 +59,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Account",
+    "AdapterError",
     "Architecture",
     "ArchitectureError",
     "Cache",
