@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from plait.architecture import Architecture
 from plait.checkpoint import DecodeRules
 from plait.generation import Generation, GenerationError, ModelRunner, Runner, Search, generate, stream
-from plait.generation.beam import EarlyStopping, Found, beam_search
+from plait.generation.beam import Found, beam_search
 from plait.generation.decode import decode
 from plait.generation.row import Request
+from plait.generation.search import EarlyStopping
 from plait.generation.settings import Settings
 from plait.generation.transcript import Transcript
 from tests.generation.making import (

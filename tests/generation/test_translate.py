@@ -281,9 +281,11 @@ def marian(reference: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> A
         eos_token_id=tokenizer.eos,
         forced_eos_token_id=tokenizer.eos,
         init_std=0.5,
+        scale_embedding=True,
         attn_implementation="eager",
     )
     model = reference.MarianMTModel(config).eval()
+    model.final_logits_bias[0, tokenizer.pad] = 9.0  # what is likeliest, unless it is banned
     model.generation_config.update(bad_words_ids=[[tokenizer.pad]], num_beams=3, max_length=12)
     model.save_pretrained(folder)
     tokenizer.save(folder)
@@ -301,6 +303,9 @@ def test_tl10_a_converted_marian_starts_bans_and_ends_as_its_files_say(marian: A
         expected = model.generate(torch.tensor([tokenizer.encode(line)]))[0, 1:].tolist() if line else []
         assert one.text == tokenizer.decode(expected, skip_specials=True).strip(), line
         assert 0 not in expected
+    for wrong in ({"start": 2}, {"banned": ()}):  # these inputs would show it
+        other: Any = translate(dataclasses.replace(checkpoint, rules=dataclasses.replace(rules, **wrong)), lines)
+        assert [one.text for one in other] != [one.text for one in found]
 
 
 def test_alignments_are_the_references_cross_attention(marian: Any) -> None:

@@ -148,7 +148,7 @@ class Searching:
             options["early_stopping"] = None if self.early_stopping is None else self.early_stopping == "yes"
         given = {name: value for name, value in options.items() if value is not None}
         if self.beams is not None:
-            from plait.generation.beam import Search
+            from plait.generation.search import Search
 
             Search(**given)
         return given

@@ -4,7 +4,6 @@ a model thinks of them.
 ``generate`` and ``stream`` settle the rules, ``decode`` is the loop, a ``Runner`` is the model that it drives.
 """
 
-from plait.generation.beam import Search
 from plait.generation.classify import classify
 from plait.generation.constraint import Constraint, constrain
 from plait.generation.embed import embed
@@ -16,6 +15,7 @@ from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Read, Runner
 from plait.generation.schedule import Scheduler
 from plait.generation.score import Scored, score
+from plait.generation.search import Search
 from plait.generation.settings import Settings
 from plait.generation.speculate import drafter
 from plait.generation.translate import translate, translate_lines

@@ -14,114 +14,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from plait.checkpoint.notice import notice
 from plait.generation.decode import echoed, prefill
 from plait.generation.errors import GenerationError
+from plait.generation.ranking import Candidate, largest, likeliest
 from plait.generation.records import Piece
-from plait.generation.row import Request, Row, Score, at_least_float32
+from plait.generation.row import Alternatives, Request, Row, Score, at_least_float32
 from plait.generation.rules import NONE_LEFT, Line, LogitRules
 from plait.generation.runner import Runner
 from plait.generation.sampling import check_numbers
+from plait.generation.search import Search
 from plait.generation.threads import on_one_thread
 from plait.generation.transcript import Transcript
 
 if TYPE_CHECKING:
-    from plait.checkpoint import DecodeRules
     from plait.text import Tokenizer
 
-EarlyStopping = bool | Literal["never"]
-_CALLERS = ("beams", "n_best")  # settled apart: the rest is what the rules say, unless the caller does
-
-
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """How a beam search goes.
-
-    Args:
-        beams: continuations that are written on at every step.
-        n_best: how many of those that ended are handed out.
-        length_penalty: a score is the sum of log-probabilities over (new tokens, the end included) ** length_penalty: 0
-            is the sum, 1 the mean; the larger, the longer are the texts.
-        early_stopping: when a row is done that has as many ended ones as beams. ``True``: at once. ``False``: when none
-            that is being written would beat the worst of them if it ended now. ``"never"``: when none could at any
-            length it may still have.
-        renormalize: what the rules leave of a distribution is one again. Without it a score is the model's own
-            log-probability, that of banned tokens left unused.
-        beam_groups: diverse beam search (Vijayakumar et al. 2016): the beams are so many groups, written in turn.
-        diversity: taken, when a group chooses its next tokens, for each time an earlier group chose the same at this
-            step; no part of a score.
-
-    Raises ``GenerationError`` where a value makes no sense.
-    """
-
-    beams: int
-    n_best: int = 1
-    length_penalty: float = 1.0
-    early_stopping: EarlyStopping = False
-    renormalize: bool = False
-    beam_groups: int = 1
-    diversity: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("beams", "n_best", "beam_groups"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise GenerationError(f"{name}: {value!r} makes no sense; give a whole number from 1.")
-        for name, least, most in (("length_penalty", -30, 30), ("diversity", 0, 1e30)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-                raise GenerationError(f"{name}: {value!r} makes no sense; give a number from {least} to {most:g}.")
-        if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise GenerationError(f"early_stopping: {self.early_stopping!r} is neither True, False nor 'never'.")
-        if self.n_best > self.beams:
-            beams = "1 beam" if self.beams == 1 else f"{self.beams} beams"
-            raise GenerationError(f"n_best: {self.n_best} is more than {beams}; give as many beams at least.")
-        if self.beams % self.beam_groups:
-            raise GenerationError(
-                f"beam_groups: {self.beams} beams are not {self.beam_groups} groups of one size; give a divisor."
-            )
-        if (self.diversity == 0) != (self.beam_groups == 1):
-            raise GenerationError(
-                f"beam_groups, diversity: {self.beam_groups} and {self.diversity:g} do not go together; give several "
-                "groups and a diversity above 0, or neither."
-            )
-
-    @property
-    def width(self) -> int:
-        """Beams of a group."""
-        return self.beams // self.beam_groups
-
-    def score(self, total: float, length: int) -> float:
-        """Of ``length`` new tokens whose log-probabilities sum to ``total``; what was read first does not count."""
-        return total / length**self.length_penalty
-
-
-def settle_search(rules: DecodeRules, wishes: dict[str, Any]) -> Search | None:
-    """The caller's ``wishes`` for a beam search, which are taken out, over the checkpoint's rules; ``None`` where it is
-    one beam, which is no search, or where tokens are drawn."""
-    asked = {name: wishes.pop(name, None) for name in Search.__annotations__}
-    given = {name: value for name, value in asked.items() if value is not None}
-    drawn = (wishes.get("temperature") or 0) > 0
-    beams = given.pop("beams", 1 if drawn else rules.beams)
-    own = {} if beams == 1 else {name: getattr(rules, name) for name in Search.__annotations__ if name not in _CALLERS}
-    search = Search(beams=beams, **{**own, **given})
-    if beams == 1:
-        if without := [name for name in given if name not in _CALLERS]:
-            raise GenerationError(f"{without[0]}: it changes nothing without a beam search; give beams from 2.")
-        return None
-    if drawn:
-        raise GenerationError(
-            f"beams: {beams} are searched for the likeliest, not drawn; give temperature=0, or beams=1."
-        )
-    if rules.sample and wishes.get("temperature") is None:
-        notice(f"rules: the checkpoint asks for {beams} beams and for drawn tokens; the likeliest are searched for.")
-    wishes["temperature"] = 0.0
-    return search
+_TOGETHER = 1 << 18  # logits that are ranked together
 
 
 class Found(NamedTuple):
@@ -180,20 +93,70 @@ def _advance(groups: Sequence[Sequence[_Group]], logits: Tensor, k: int) -> list
     that are running now go on from."""
     parents: list[int] = []
     start = 0
-    for own in groups:
-        taken = torch.zeros(logits.shape[-1], dtype=logits.dtype, device=logits.device)
-        kept: list[int] = []
-        for group in own:
-            n = len(group.running)
-            if n == 0:
-                continue
-            chosen = group.advance(logits[start : start + n], taken, k)
-            kept += [] if group.over else [start + parent for parent in chosen]
-            if group.over:
-                group.running = []
-            start += n
-        parents += kept
+    for part in _parts(groups, logits.shape[1]):
+        end = start + sum(len(group.running) for group in part)
+        parents += [start + parent for parent in _advance_part(part, logits[start:end], k)]
+        start = end
     return parents
+
+
+def _parts(groups: Sequence[Sequence[_Group]], vocab_size: int) -> Iterator[list[_Group]]:
+    """Neighbours that are ranked together: so many of one kind that their logits stay in the cache of a processor; of
+    a diverse search its groups, which go by one another's choices."""
+    part: list[_Group] = []
+    n = 0
+    for own in groups:
+        running = [group for group in own if group.running]
+        rows = sum(len(group.running) for group in running)
+        if part and (n + rows > _TOGETHER // vocab_size or len(own) > 1 or running and not running[0].like(part[0])):
+            yield part
+            part, n = [], 0
+        part, n = part + running, n + rows
+    if part:
+        yield part
+
+
+def _advance_part(part: Sequence[_Group], logits: Tensor, k: int) -> list[int]:
+    """``_advance`` of a few neighbours."""
+    rules, search = part[0].rules, part[0].search
+    own = logits.log_softmax(-1)
+    check_numbers(own[:, 0])
+    left = rules.apply(own, [hypothesis.line for group in part for hypothesis in group.running])
+    if search.renormalize:
+        left = torch.where(left == -math.inf, left, left.log_softmax(-1))
+    totals = left.new_tensor([hypothesis.total for group in part for hypothesis in group.running])
+    sizes = [len(group.running) for group in part]
+    candidates = (
+        _diverse(part, own, left, totals)
+        if search.diversity
+        else likeliest(own, left, totals, sizes, part[0].n_candidates)
+    )
+    others = _alternatives(own, k)
+    parents: list[int] = []
+    start = 0
+    for i, group in enumerate(part):
+        found = next(candidates) if isinstance(candidates, Iterator) else candidates[i]
+        chosen = group.take(found, others[start : start + sizes[i]])
+        parents += [] if group.over else [start + parent for parent in chosen]
+        if group.over:
+            group.running = []
+        start += sizes[i]
+    return parents
+
+
+def _diverse(part: Sequence[_Group], own: Tensor, left: Tensor, totals: Tensor) -> Iterator[list[Candidate]]:
+    """The candidates of each group, once those before it have chosen: what they chose at this step counts less."""
+    taken = torch.zeros(left.shape[-1], dtype=left.dtype, device=left.device)
+    start = 0
+    for group in part:
+        rows = slice(start, start + len(group.running))
+        sums = left[rows] + totals[rows, None]
+        places = largest((sums - group.search.diversity * taken).flatten(), group.n_candidates)
+        found = [divmod(place, left.shape[-1]) for place in places]
+        yield [Candidate(row, token, float(sums[row, token]), float(own[rows][row, token])) for row, token in found]
+        for token in group.taken:
+            taken[token] += 1
+        start = rows.stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,37 +182,36 @@ class _Group:
         transcript = Transcript(tokenizer, stop, before) if stop else None
         self.running = [_Hypothesis(line, transcript=transcript)]  # likeliest first
         self.ended: list[tuple[float, _Hypothesis]] = []  # with their scores, best first
+        self.taken: list[int] = []  # the tokens chosen at the last step
 
-    def advance(self, logits: Tensor, taken: Tensor, k: int) -> list[int]:
-        """Take logits ``(r, vocab)`` after each that is running: which of them each of the next ones goes on from.
+    @property
+    def n_candidates(self) -> int:
+        """So many that, whichever of them end, as many as there are beams do not."""
+        return max(2, 1 + len(self.request.settings.end)) * self.search.width
 
-        ``taken``: how often earlier groups chose each token, ``(vocab,)``; this one's choices are added.
-        """
-        width, ends = self.search.width, self.request.settings.end
-        own = logits.log_softmax(-1)
-        check_numbers(own[:, 0])
-        left = self.rules.apply(own, [hypothesis.line for hypothesis in self.running])
-        if self.search.renormalize:
-            left = torch.where(left == -math.inf, left, left.log_softmax(-1))
-        totals = left + left.new_tensor([hypothesis.total for hypothesis in self.running])[:, None]  # r vocab
-        ranked = totals - self.search.diversity * taken if self.search.diversity else totals
-        # So many that, whichever of them end, as many as there are beams do not
-        places = _largest(ranked.flatten(), max(2, 1 + len(ends)) * width)
-        if not places and not self.ended:
+    def like(self, other: _Group) -> bool:
+        """Whether the same rules rank both."""
+        mine, others = self.request.settings, other.request.settings
+        return mine is others or mine == others
+
+    def take(self, candidates: Sequence[Candidate], others: Sequence[Alternatives]) -> list[int]:
+        """Go on with the best of the candidates, ``others`` being the alternatives after each that is running: which of
+        these each of the next ones goes on from."""
+        if not candidates and not self.ended:
             raise GenerationError(NONE_LEFT)
-        others = _alternatives(own, k)
+        width = self.search.width
+        self.taken = []
         parents: list[int] = []
         going: list[_Hypothesis] = []
-        for rank, place in enumerate(places):
-            parent, token = divmod(place, logits.shape[-1])
-            before, total = self.running[parent], float(totals[parent, token])
+        for rank, (parent, token, total, own) in enumerate(candidates):
+            before = self.running[parent]
             ends_here, transcript = self._ends(before, token)
             if rank >= width if ends_here else len(going) == width:
                 continue  # what ends behind the first few was there only in the place of others
-            taken[token] += 1
+            self.taken.append(token)
             line = before.line.fork()
             line.add(token)
-            new = _Hypothesis(line, total, (*before.scores, (float(own[parent, token]), others[parent])), transcript)
+            new = _Hypothesis(line, total, (*before.scores, (own, others[parent])), transcript)
             if ends_here:
                 self.ended.append((self.search.score(total, line.n_new), new))
             else:
@@ -284,14 +246,7 @@ class _Group:
         return self.search.score(best, line.limit if longest else line.n_new) <= self.ended[-1][0]
 
 
-def _largest(values: Tensor, n: int) -> list[int]:
-    """The places of the ``n`` largest of ``values`` ``(m,)``, largest first, of equal ones the first; -inf is none."""
-    least = values.topk(min(n, len(values))).values[-1]
-    places = ((values >= least) & (values > -math.inf)).nonzero()[:, 0]
-    return places[values[places].sort(descending=True, stable=True).indices[:n]].tolist()
-
-
-def _alternatives(logprobs: Tensor, k: int) -> list[tuple[tuple[int, float], ...]]:
+def _alternatives(logprobs: Tensor, k: int) -> list[Alternatives]:
     """The k likeliest tokens of each row ``(r, vocab)``, with their log-probabilities."""
     if k == 0:
         return [()] * len(logprobs)

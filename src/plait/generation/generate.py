@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from plait.architecture import Classification
-from plait.generation.beam import Found, beam_search, settle_search
+from plait.generation.beam import Found, beam_search
 from plait.generation.constraint import constrain
 from plait.generation.contrastive import contrastive_search, settle_contrast, shows_states
 from plait.generation.decode import decode
@@ -18,6 +18,7 @@ from plait.generation.records import Generation, Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner, check_runner
 from plait.generation.schedule import Scheduler
+from plait.generation.search import settle_search
 from plait.generation.settings import check_seed, settle, start_id
 from plait.generation.speculate import drafter
 from plait.words import nearest

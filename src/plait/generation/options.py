@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from plait.generation.runner import Runner
 
 if TYPE_CHECKING:
-    from plait.generation.beam import EarlyStopping
+    from plait.generation.search import EarlyStopping
 
 
 class Options(TypedDict, total=False):

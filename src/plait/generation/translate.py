@@ -14,7 +14,7 @@ import torch
 
 from plait.checkpoint.notice import notice
 from plait.generation.alignment import cross_attention, pairs
-from plait.generation.beam import Found, Search, beam_search, settle_search
+from plait.generation.beam import Found, beam_search
 from plait.generation.decode import decode
 from plait.generation.errors import GenerationError, in_words
 from plait.generation.languages import between
@@ -22,6 +22,7 @@ from plait.generation.limits import check_limits, new_tokens
 from plait.generation.records import Piece
 from plait.generation.row import Request
 from plait.generation.runner import ModelRunner, Runner, check_runner
+from plait.generation.search import Search, settle_search
 from plait.generation.sentences import fit, is_blank, sentences
 from plait.generation.settings import settle, start_id
 from plait.generation.translation import Part, Translation, aligned, assemble
@@ -29,7 +30,7 @@ from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
-    from plait.generation.beam import EarlyStopping
+    from plait.generation.search import EarlyStopping
 
 
 class TranslateOptions(TypedDict, total=False):
