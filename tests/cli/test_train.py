@@ -144,7 +144,10 @@ def test_a_dry_run_prints_the_recipe_that_would_be_run(recipe: Path, capsys: pyt
         (["--run.stepz", "1"], "did you mean 'steps'?"),
         (["--resum"], "--resum: there is no such option"),
         (["--data.train", "none.txt"], "none.txt; say where the data is with --data FOLDER or PLAIT_DATA"),
-        (["--objective.kind", "masked", "--evaluate.metrics", "loss"], "objective.kind: 'masked' trains a model of kind encoder"),
+        (
+            ["--objective.kind", "masked", "--evaluate.metrics", "loss"],
+            "objective.kind: 'masked' trains a model of kind encoder",
+        ),
         (["--data.length", "64"], "data.length: rows of 64 tokens, and the model has positions for 32"),
         (["--evaluate.metrics", "bleu"], "evaluate.metrics: bleu does not measure 'causal'"),
         (["--data.valid", "[]"], "evaluate.every: there is nothing to evaluate on"),
