@@ -115,7 +115,7 @@ class Attention(Part):
         """Whether the fused kernel would be slower than products of matrices: on a CPU it drops nothing by itself, and
         in half precision it is slow on short rows."""
         half = keys.dtype == torch.bfloat16 and keys.shape[2] <= SHORT and torch.is_grad_enabled()
-        return keys.device.type == "cpu" and (half or self.dropout is not None)
+        return self.training and keys.device.type == "cpu" and (half or self.dropout is not None)
 
     def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """The same sum with scores and pattern in the open."""
