@@ -90,7 +90,8 @@ def attach(
         dropout: share of their input that is dropped in training.
         targets: which ``Linear``, by the ends of their names, ``*`` for any one word: ``query``, ``cross.value``,
             ``layers.3.ffn.*``. ``None``: all projections of attention and feed-forward layers, in every tower.
-        whole: parameters to train in full beside them, by the same patterns: ``head.*.*`` for a new head.
+        whole: parameters to train in full beside them, by the same patterns for themselves or for what they are part
+            of: ``head.*`` for a new head.
         seed: of the numbers drawn.
 
     Raises ``AdapterError`` for a pattern that matches nothing, and where adapters are attached already.
@@ -172,7 +173,10 @@ def _matching(patterns: Sequence[str], names: Sequence[str], model: nn.Module) -
 
 
 def _fits(name: str, pattern: str) -> bool:
-    words, wanted = name.split("."), pattern.split(".")
+    """Whether the last words are those of the pattern; a parameter's own, weight or bias, need not be said."""
+    words, wanted = name.removesuffix(".weight").removesuffix(".bias").split("."), pattern.split(".")
+    if wanted[-1] in ("weight", "bias"):
+        words = name.split(".")
     return len(wanted) <= len(words) and all(map(fnmatchcase, words[-len(wanted) :], wanted))
 
 

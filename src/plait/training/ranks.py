@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from plait.data.stream import Stream
 from plait.training.states import State, newest_state, read_state, save_state
 
 
@@ -33,8 +34,12 @@ class Ranks(Protocol):
         """Every parameter's ``grad`` becomes the sum of all ranks', whether this one has a gradient or not."""
         ...
 
-    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """The norm of all gradients as one vector, the shards of other processes included."""
+    def norm(self, gradients: Mapping[str, Tensor]) -> Tensor:
+        """The norm of all gradients, by their parameters' names, as one vector, with other processes' parts."""
+        ...
+
+    def stream(self, stream: Stream) -> Stream:
+        """The data as this process reads it."""
         ...
 
     def save(self, states: Path, state: State, *, keep: int, also: int | None) -> Path:
@@ -62,9 +67,13 @@ class Alone:
     def reduce(self, parameters: Mapping[str, Tensor]) -> None:
         """Nothing."""
 
-    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+    def norm(self, gradients: Mapping[str, Tensor]) -> Tensor:
         """The norm of all gradients as one vector."""
-        return torch.nn.utils.get_total_norm(gradients)
+        return torch.nn.utils.get_total_norm(list(gradients.values()))
+
+    def stream(self, stream: Stream) -> Stream:
+        """The same."""
+        return stream
 
     def save(self, states: Path, state: State, *, keep: int, also: int | None) -> Path:
         """To the disk."""

@@ -63,15 +63,20 @@ def save_state(states: Path, state: State, *, keep: int, also: int | None = None
         for part, name in FILES.items():
             if tensors := getattr(state, part):
                 write_tensors(new / name, tensors, {"format": "pt"})
-                sums[name] = _sha256(new / name)
+                sums[name] = checksum(new / name)
         record = {"format": FORMAT, "step": state.step, "sha256": sums, "counts": dict(state.counts)}
         (new / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    prune(states, state.step, keep=keep, also=also)
+    return target
+
+
+def prune(states: Path, step: int, *, keep: int, also: int | None = None) -> None:
+    """Remove all but the newest ``keep`` states up to ``step``, and that of step ``also``."""
     # Later ones are of runs that came further and could not be read again
-    kept = [path for path in saved_states(states) if step_of(path) <= state.step][:keep]
+    kept = [path for path in saved_states(states) if step_of(path) <= step][:keep]
     for path in saved_states(states):
         if path not in kept and step_of(path) != also:
             _remove(path)
-    return target
 
 
 def saved_states(states: Path) -> list[Path]:
@@ -94,26 +99,47 @@ def step_of(path: Path) -> int:
 def newest_state(states: Path) -> State | None:
     """The newest state that is whole, and ``None`` where there is none. It says aloud which it is, and which are not
     taken and why; half-written folders of runs that were killed go."""
+    found = newest_folder(states)
+    return None if found is None else read_state(found)
+
+
+def newest_folder(states: Path) -> Path | None:
+    """Where the ``newest_state`` is, which is not read yet."""
     _tidy(states)
     for path in saved_states(states):
         try:
-            state = read_state(path)
+            record_of(path)
         except StateError as error:
             notice(f"{error} It is not taken.")
             continue
-        notice(f"{path}: going on after step {state.step}.")
-        return state
+        notice(f"{path}: going on after step {step_of(path)}.")
+        return path
     return None
 
 
 def read_state(path: Path) -> State:
-    """The state in a folder, every file held to its checksum. Raises ``StateError`` for what is not whole."""
+    """The state in a folder. Raises ``StateError`` for what is not whole."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
+    from plait.training.shards import read_shards
+
+    record = record_of(path)
+    if record.get("sharded"):
+        return read_shards(path, record)
+    there = {part: name for part, name in FILES.items() if name in record["sha256"]}
     try:
-        record = json.loads((path / RECORD).read_text(encoding="utf-8"))
-        written, step, sums, counts = (record[key] for key in ("format", "step", "sha256", "counts"))
+        parts = {part: load_file(path / name) for part, name in there.items()}
+    except SafetensorError as error:
+        raise StateError(f"{path}: a file of it cannot be read ({error}).") from None
+    return State(step=record["step"], counts=record["counts"], **parts)
+
+
+def record_of(path: Path) -> dict[str, Any]:
+    """What state.json says, every file held to its checksum. Raises ``StateError`` for what is not whole."""
+    try:
+        record = dict(json.loads((path / RECORD).read_text(encoding="utf-8")))
+        written, step, sums, _ = (record[key] for key in ("format", "step", "sha256", "counts"))
         files = {name: str(digest) for name, digest in sums.items()}
     except FileNotFoundError:
         raise StateError(f"{path}: this state was never finished, for it has no {RECORD}.") from None
@@ -123,19 +149,15 @@ def read_state(path: Path) -> State:
         raise StateError(f"{path}: its format is {written!r}, and this plait reads {FORMAT}.")
     if step != step_of(path):
         raise StateError(f"{path}: {RECORD} is of step {step!r}.")
-    parts: dict[str, dict[str, Tensor]] = {}
-    for part, name in FILES.items():
-        if name not in files:
-            continue
+    for name, digest in files.items():
         try:
-            if _sha256(path / name) != files[name]:
+            if checksum(path / name) != digest:
                 raise StateError(f"{path}: {name} is not what was written; its SHA-256 differs.")
-            parts[part] = load_file(path / name)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             raise StateError(f"{path}: {name} cannot be read ({error}).") from None
-    if "model" not in parts:
+    if FILES["model"] not in files and not record.get("sharded"):
         raise StateError(f"{path}: {RECORD} names no {FILES['model']}.")
-    return State(step=step, counts=counts, **parts)
+    return record
 
 
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
@@ -161,7 +183,8 @@ def fill(own: Mapping[str, Tensor], saved: Mapping[str, Tensor]) -> None:
         own[name].copy_(value)
 
 
-def _sha256(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -101,17 +101,17 @@ class Stepping:
         """Sum gradients over ranks, unscale and clip them; returns their norm before it was clipped."""
         self.ranks.reduce(dict(self.work.model.named_parameters()))
         self.work.precision.collect()
-        gradients = []
-        for parameter in self.work.optimizer.parameters.values():
+        gradients: dict[str, Tensor] = {}
+        for name, parameter in self.work.optimizer.parameters.items():
             if parameter.grad is None:  # took no part in this step: the same on one process as on many
                 parameter.grad = torch.zeros_like(parameter)
-            gradients.append(parameter.grad)
+            gradients[name] = parameter.grad
         norm = float(self.ranks.norm(gradients)) / self.work.precision.scale
         clip = self.recipe.optimizer.clip
         factor = min(1.0, clip / (norm + 1e-6)) if clip and math.isfinite(norm) else 1.0
         factor /= self.work.precision.scale
         if factor != 1.0:
-            for gradient in gradients:
+            for gradient in gradients.values():
                 gradient.mul_(factor)
         return norm
 
