@@ -63,7 +63,7 @@ def convert(
 
     if to is None and quantize is None and loading.adapter is None:
         raise ValueError(
-            "--to: say hf, plait, gguf or a family's name; or --quantize, which writes plait's own, or --adapter."
+            "--to: say hf, plait, gguf or a family's name, or --quantize, which writes plait's own, or --adapter."
         )
     if type is not None and to != GGUF:
         raise ValueError("--type: it is of the matrices in a GGUF file; say --to gguf.")
