@@ -15,7 +15,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from plait.architecture import Architecture, Experts
 from plait.data.batch import Batch
@@ -23,7 +22,8 @@ from plait.training import lora
 from plait.training.evaluation import evaluate
 from plait.training.loop import train
 from plait.training.loss import batch_loss
-from plait.training.parallel import ParallelError, Parts, join, wrap
+from plait.training.parallel import wrap
+from plait.training.processes import ParallelError, join
 from plait.training.settings import Run
 from tests.models import random_model, random_source, random_tokens
 from tests.training.making import Samples, batch_of, recipe
@@ -53,13 +53,7 @@ def settings(parallel: str = "data", **run: Any) -> Any:
 
 def whole(ranks: Any, model: nn.Module) -> dict[str, Tensor]:
     """The weights, put together from all processes."""
-    found = {}
-    for name, parameter in model.named_parameters():
-        value = parameter.detach()
-        if isinstance(ranks, Parts):
-            value = ranks._told(name, value)
-        found[name] = (value.full_tensor() if isinstance(value, DTensor) else value).clone()
-    return found
+    return {name: ranks.whole(name, parameter.detach()).clone() for name, parameter in model.named_parameters()}
 
 
 def run(parallel: str, folder: Path | None = None, *, resume: bool = False, stream: Any = None, **said: Any) -> dict:
@@ -147,8 +141,7 @@ def divided(a: Architecture) -> dict:
         if expected is None or parameter.grad is None:
             assert expected is None and parameter.grad is None, name
             continue
-        told = ranks._told(name, parameter.grad)  # type: ignore[attr-defined]
-        mine = told.full_tensor() if isinstance(told, DTensor) else told
+        mine = ranks.whole(name, parameter.grad)
         most = max(most, float((mine - expected).abs().max() / expected.abs().max().clamp(min=1)))
     return {"logits": furthest, "gradients": most, "cut": len(ranks.cut)}  # type: ignore[attr-defined]
 

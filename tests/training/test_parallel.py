@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from plait.families import family_for
 from plait.training.evaluation import evaluate
@@ -213,6 +214,7 @@ def assert_divided(folder: Path, said: dict[str, Any]) -> None:
     assert len(divided) > len(found) / 2
 
 
+@pytest.mark.slow
 def test_every_family_is_divided_or_refused_by_its_part(reference: ModuleType, tmp_path: Path) -> None:
     assert_divided(tmp_path, architectures(reference, all=False))
 
@@ -232,3 +234,43 @@ def test_law_5_four_processes_are_one_and_their_state_is_read_by_two(tmp_path: P
     two = processes(2, tmp_path, "tensor:2 from fsdp", "fsdp from tensor2")
     for found in two.values():
         assert_equal(found, {**one, "steps": one["steps"][3:]})
+
+
+RECIPE = """
+[model]
+preset = "gpt2"
+n_decoder_layers = 2
+n_heads = 4
+d_model = 32
+d_ff = 64
+max_length = 32
+[data]
+train = "text.txt"
+valid_fraction = 0.2
+tokenizer = "bytes"
+length = 16
+batch_rows = 6
+[run]
+steps = 4
+save_every = 2
+[evaluate]
+every = 2
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_torchrun_trains_what_one_process_trains(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Every good boy does fine, and some do better.\n" * 200)
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    for name, start in {"one": [], "two": torchrun}.items():
+        spread = ["--run.parallel", kind] if start else []
+        command = [sys.executable, *start, "-m", "plait", "train", "recipe.toml", "--out", name, "--data", ".", *spread]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr[-3000:]
+    one, two = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys() and furthest(one, two) < 1e-4
+    lines = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
+    losses = [[json.loads(line)["loss"] for line in told if '"kind": "step"' in line] for told in lines]
+    assert len(losses[0]) == 4 and losses[0] == pytest.approx(losses[1], rel=1e-4)

@@ -46,6 +46,7 @@ def train(
     """
     with working(f"reading {recipe}"):
         from plait.training.folder import Folder
+        from plait.training.processes import by_first, first_before_others, is_first, join
         from plait.training.recipe import read_recipe, to_text
         from plait.training.resolve import decide, resolve
         from plait.training.running import ready
@@ -54,13 +55,19 @@ def train(
     if dry_run:
         print(to_text(settings), end="")
         return 0
+    device = join()
     folder = Folder((out or Path(settings.run.out or f"runs/{recipe.stem}")).expanduser())
-    goes_on = folder.check(settings, resume=resume)
-    if resume and not goes_on:
+    goes_on = by_first(lambda: folder.check(settings, resume=resume))
+    if resume and not goes_on and is_first():
         notice(f"{folder.path}: there is no run to go on with; one is begun.")
-    tell(settings)
-    resolved = resolve(settings, tokenizer=folder.tokenizer() if goes_on else None)
+    if is_first():
+        tell(settings)
+    with first_before_others():
+        resolved = resolve(settings, tokenizer=folder.tokenizer() if goes_on else None)
+    resolved.checkpoint.model.to(device)
     stop = follow(ready(resolved, folder, resume=goes_on))
+    if not is_first():
+        return {"SIGINT": 130, "SIGTERM": 143}.get(stop or "", 0)
     if stop in ("SIGINT", "SIGTERM"):
         notice(f"go on with: plait train {recipe} --out {folder.path} --resume {' '.join(options)}")
         return 130 if stop == "SIGINT" else 143
@@ -100,13 +107,26 @@ def settings(section: str | None = None, /, *, format: Literal["text", "markdown
             print()
 
 
+def silent(running: Running) -> str | None:
+    """Make the steps beside the process that shows them."""
+    stop = None
+    for step in running.steps():
+        stop = step.stop
+    if stop not in ("SIGINT", "SIGTERM"):
+        running.finish()
+    return stop
+
+
 def follow(running: Running) -> str | None:
     """Make the steps and show them; why the last was the last."""
     from plait.training.arithmetic import flops_per_target, peak
     from plait.training.display import Display, Progress
+    from plait.training.processes import is_first
 
     resolved = running.resolved
     recipe = resolved.recipe
+    if not is_first():
+        return silent(running)
     tell_data(running)
     batches = [batch for index in range(min(3, resolved.train.steps_per_epoch)) for batch in resolved.train.step(index)]
     stop = None

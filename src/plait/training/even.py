@@ -11,7 +11,7 @@ from torch import Tensor
 
 from plait.data.batch import UNCOUNTED, Batch
 from plait.data.stream import Stream
-from plait.training.tensor_parallel import ParallelError
+from plait.training.processes import ParallelError
 
 
 class Even:

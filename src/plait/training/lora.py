@@ -6,7 +6,7 @@ parameters stay what they are, and ``detach`` leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -51,14 +51,18 @@ class Attached:
     frozen: Mapping[str, bool]  # whether each parameter took gradients before
     hooks: tuple[RemovableHandle, ...]
 
-    def adapter(self) -> Adapter:
-        """A copy of what was trained."""
+    def adapter(self, whole: Callable[[str, Tensor], Tensor] = lambda name, value: value) -> Adapter:
+        """A copy of what was trained; ``whole`` puts a parameter together where processes have parts of it."""
+
+        def copy(name: str) -> Tensor:
+            return whole(name, self.model.get_parameter(name).detach()).clone()
+
         updates = {}
         for name in self.names:
-            beside: Beside = self.model.get_submodule(f"{name.removesuffix('.weight')}.{CHILD}")  # type: ignore[assignment]
-            updates[name] = LowRank(beside.down.detach().clone(), beside.up.detach().clone(), beside.scale)
-        whole = {name: self.model.get_parameter(name).detach().clone() for name in self.whole}
-        return Adapter(updates=updates, whole=whole, dropout=self.dropout)
+            place = f"{name.removesuffix('.weight')}.{CHILD}"
+            scale: float = self.model.get_submodule(place).scale  # type: ignore[assignment]
+            updates[name] = LowRank(copy(f"{place}.down"), copy(f"{place}.up"), scale)
+        return Adapter(updates=updates, whole={name: copy(name) for name in self.whole}, dropout=self.dropout)
 
     def detach(self) -> None:
         """The model as it was: no adapters, what was trained in full put back, all parameters as free as before."""

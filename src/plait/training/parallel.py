@@ -10,11 +10,10 @@
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -27,11 +26,12 @@ from torch.distributed.tensor import zeros as distributed_zeros
 from plait.checkpoint.replacing import whole_folder
 from plait.data.stream import Stream
 from plait.training.even import Even
+from plait.training.processes import ParallelError, by_first, world_size
 from plait.training.ranks import Alone, Ranks
 from plait.training.settings import Run
 from plait.training.shards import PARTS, read_shards, write_record, write_shards
 from plait.training.states import State, folder_name, newest_folder, prune, read_state, record_of, save_state
-from plait.training.tensor_parallel import ParallelError, check_divides, divide
+from plait.training.tensor_parallel import check_divides, divide
 
 BUCKET = 1 << 24  # numbers that are summed over processes at once
 
@@ -46,21 +46,6 @@ def kind_of(parallel: str) -> tuple[Literal["data", "fsdp", "tensor"], int]:
     raise ParallelError(f"run.parallel: {parallel!r} is not 'data', 'fsdp' or 'tensor:N', as in 'tensor:2'.")
 
 
-def join() -> torch.device:
-    """Become one of the processes that torchrun started, if it did; the device that this one computes on."""
-    there = torch.cuda.is_available()
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return torch.device("cpu")
-    if lost := [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
-        raise ParallelError(f"{lost[0]}: WORLD_SIZE is set and this is not; start the processes with torchrun.")
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if there else torch.device("cpu")
-    if there:
-        torch.cuda.set_device(device)
-    if not dist.is_initialized():
-        dist.init_process_group("nccl" if there else "gloo")
-    return device
-
-
 def wrap(model: nn.Module, run: Run) -> Ranks:
     """Spread a model over the processes that were joined, as ``run.parallel`` says; ``Alone`` where there is one.
 
@@ -68,7 +53,7 @@ def wrap(model: nn.Module, run: Run) -> Ranks:
     weights. Raises ``ParallelError`` for what cannot be spread so, naming the part.
     """
     kind, n = kind_of(run.parallel)
-    world = dist.get_world_size() if dist.is_initialized() else 1
+    world = world_size()
     if kind == "tensor" and world % n:
         raise ParallelError(f"run.parallel: {world} processes are no whole number of teams of {n}.")
     if world == 1:
@@ -85,9 +70,7 @@ class Data:
         self.model, self.readers = model, dist.group.WORLD  # those that read other rows
         self.rank, self.world = dist.get_rank(), dist.get_world_size()
         self.device = next(model.parameters()).device
-        with torch.no_grad():
-            for value in model.parameters():
-                dist.broadcast(value.data, 0)
+        _in_buckets([value.data for value in model.parameters()], lambda whole: dist.broadcast(whole, 0))
 
     def stream(self, stream: Stream) -> Stream:
         """The same: no process waits for another inside a pass."""
@@ -105,11 +88,8 @@ class Data:
         for value in trained:
             if value.grad is None:
                 value.grad = torch.zeros_like(value)
-        for bucket in _buckets([value.grad for value in trained if value.grad is not None]):
-            whole = torch.cat([gradient.flatten() for gradient in bucket])
-            dist.all_reduce(whole, group=self.readers)
-            for gradient, sum in zip(bucket, whole.split([g.numel() for g in bucket]), strict=True):
-                gradient.copy_(sum.view_as(gradient))
+        gradients = [value.grad for value in trained if value.grad is not None]
+        _in_buckets(gradients, lambda whole: dist.all_reduce(whole, group=self.readers))
 
     def norm(self, gradients: Mapping[str, Tensor]) -> Tensor:
         """See ``Ranks``."""
@@ -117,30 +97,21 @@ class Data:
 
     def save(self, states: Path, state: State, *, keep: int, also: int | None) -> Path:
         """One process writes for all."""
-        self._first(lambda: save_state(states, state, keep=keep, also=also))
+        by_first(lambda: save_state(states, state, keep=keep, also=also))
         return states / folder_name(state.step)
 
     def newest(self, states: Path) -> State | None:
         """One process finds it, all read it."""
-        found = self._first(lambda: newest_folder(states))
+        found = by_first(lambda: newest_folder(states))
         return None if found is None else self.read(Path(found))
 
     def read(self, path: Path) -> State:
         """See ``Ranks``."""
         return read_state(path)
 
-    def _first(self, work: Callable[[], Any]) -> Any:
-        """What the first process makes of it, told to all; an error of the disk is one for all."""
-        said: list[Any] = [None, None]
-        if dist.get_rank() == 0:
-            try:
-                said[0] = work()
-            except (OSError, ValueError) as error:
-                said[1] = error
-        dist.broadcast_object_list(said, 0)
-        if said[1] is not None:
-            raise said[1]
-        return said[0]
+    def whole(self, name: str, value: Tensor) -> Tensor:
+        """See ``Ranks``."""
+        return value
 
 
 class Parts(Data):
@@ -159,7 +130,7 @@ class Parts(Data):
         told = State(step=state.step, counts=state.counts, **parts)
         with ExitStack() as stack:
             old = {path.name for path in target.iterdir()} if target.exists() else set[str]()
-            new = Path(self._first(lambda: str(stack.enter_context(whole_folder(target, replaces=old)))))
+            new = Path(by_first(lambda: str(stack.enter_context(whole_folder(target, replaces=old)))))
             write_shards(new, told)
 
             def finish() -> None:
@@ -167,7 +138,7 @@ class Parts(Data):
                 stack.close()
                 prune(states, state.step, keep=keep, also=also)
 
-            self._first(finish)
+            by_first(finish)
         return target
 
     def read(self, path: Path) -> State:
@@ -179,6 +150,11 @@ class Parts(Data):
             state, mine = read_state(path), self._part
         parts = {part: {k: mine(_owner(part, k), v) for k, v in getattr(state, part).items()} for part in PARTS}
         return State(step=state.step, counts=state.counts, **parts)
+
+    def whole(self, name: str, value: Tensor) -> Tensor:
+        """See ``Ranks``."""
+        told = self._told(name, value)
+        return told.full_tensor() if isinstance(told, DTensor) else told
 
     def _told(self, name: str, value: Tensor) -> Tensor:
         if not self.plain or name not in self.places or value.ndim != len(self.places[name][2]):
@@ -277,14 +253,15 @@ def _owner(part: str, key: str) -> str:
     return key.rpartition(":")[0 if part == "optimizer" else 2]
 
 
-def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """In order, of one type each, so large that few messages are sent."""
+def _in_buckets(tensors: list[Tensor], send: Callable[[Tensor], object]) -> None:
+    """Change tensors in place by what ``send`` makes of many of them, one after the other in one vector."""
     bucket: list[Tensor] = []
-    for gradient in gradients:
-        size = sum(g.numel() for g in bucket)
-        if bucket and (size + gradient.numel() > BUCKET or gradient.dtype != bucket[0].dtype):
-            yield bucket
+    for i, tensor in enumerate(tensors):
+        bucket.append(tensor)
+        after = tensors[i + 1] if i + 1 < len(tensors) else None
+        if after is None or after.dtype != tensor.dtype or sum(t.numel() for t in bucket) + after.numel() > BUCKET:
+            whole = torch.cat([tensor.flatten() for tensor in bucket])
+            send(whole)
+            for tensor, new in zip(bucket, whole.split([tensor.numel() for tensor in bucket]), strict=True):
+                tensor.copy_(new.view_as(tensor))
             bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket

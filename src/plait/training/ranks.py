@@ -54,6 +54,10 @@ class Ranks(Protocol):
         """``states.read_state``."""
         ...
 
+    def whole(self, name: str, value: Tensor) -> Tensor:
+        """What belongs to the parameter of that name, put together from all processes."""
+        ...
+
 
 class Alone:
     """One process."""
@@ -86,3 +90,7 @@ class Alone:
     def read(self, path: Path) -> State:
         """From the disk."""
         return read_state(path)
+
+    def whole(self, name: str, value: Tensor) -> Tensor:
+        """It is whole."""
+        return value

@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-from plait.checkpoint import save
-from plait.checkpoint.adapter import merge
+from plait.checkpoint import Checkpoint, save
+from plait.checkpoint.adapter import Adapter, merge
 from plait.checkpoint.peft import save_adapter
+from plait.model import Transformer
 from plait.training.blocks import compile_layers, recompute
 from plait.training.evaluation import MEASURED, evaluate
 from plait.training.folder import Folder
@@ -24,13 +26,16 @@ from plait.training.loop import train
 from plait.training.lora import Attached, attach
 from plait.training.loss import batch_loss
 from plait.training.metrics import Metrics, read_metrics
+from plait.training.parallel import kind_of, wrap
 from plait.training.plain import Precision
 from plait.training.precision import precision_of
+from plait.training.processes import ParallelError, by_first, is_first, world_size
 from plait.training.progress import Step
 from plait.training.quality import METRICS as TRANSLATED
 from plait.training.report import report, write_report
 from plait.training.resolve import Resolved
 from plait.training.schedules import steps_of
+from plait.training.settings import Recipe
 from plait.training.writing import translated, written
 
 PICTURES = 50  # of the layers, over a run
@@ -67,6 +72,10 @@ class Running:
             recompute(model)
         if recipe.run.compile:
             compile_layers(model)
+        check_spread(recipe)
+        self.ranks = wrap(model, recipe.run)
+        self.train = self.ranks.stream(resolved.train)
+        self.valid = None if resolved.valid is None else self.ranks.stream(resolved.valid)
         self.precision: Precision = precision_of(recipe.run.precision, model)
         self.details: dict[str, str] = {}  # of the last evaluation: metrics of text as sacrebleu tells them, signed
         self.total = steps_of(recipe, resolved.train.steps_per_epoch)
@@ -83,17 +92,21 @@ class Running:
         )
         steps = train(
             model,
-            self.resolved.train,
+            self.train,
             recipe,
             loss=learning,
-            measure=None if self.resolved.valid is None else self.measure,
+            measure=None if self.valid is None else self.measure,
             out=self.folder.path,
             resume=self.resume,
+            ranks=self.ranks,
             precision=self.precision,
         )
         metrics: Metrics | None = None
         try:
             for step in steps:
+                if not is_first():
+                    yield step
+                    continue
                 if metrics is None:  # now it is known where the run goes on
                     after = step.index - 1 if self.resume else None
                     metrics = Metrics(self.folder.metrics, after=after, tensorboard=self.folder.path / "tensorboard")
@@ -105,7 +118,7 @@ class Running:
 
     def measure(self) -> dict[str, float]:
         """What the recipe asks to be evaluated, and the loss in any case."""
-        recipe, valid = self.resolved.recipe, self.resolved.valid
+        recipe, valid = self.resolved.recipe, self.valid
         assert valid is not None, "there is nothing to evaluate on"
         asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
         loss = functools.partial(batch_loss, temperature=recipe.objective.temperature)
@@ -116,6 +129,7 @@ class Running:
                 loss,
                 metrics=[name for name in asked if name in MEASURED],
                 batches=recipe.evaluate.batches,
+                ranks=self.ranks,
             )
         if written := [name for name in asked if name in TRANSLATED]:
             qualities = translated(self.resolved, written)
@@ -147,7 +161,9 @@ class Running:
         return {"details": self.details} if self.details else {}
 
     def pictured(self, step: Step) -> bool:
-        """Whether the layers are looked at after this step."""
+        """Whether the layers are looked at after this step; not where one process alone cannot."""
+        if self.divided:
+            return False
         every = math.ceil(self.total / PICTURES) if self.total else 100
         return step.index == 1 or step.index % every == 0 or step.stop is not None
 
@@ -176,25 +192,59 @@ class Running:
 
     def finish(self) -> None:
         """Save what was trained, after the last step."""
+        masters = self.precision.masters()
+        adapter = None if self.attached is None else self.attached.adapter(self.ranks.whole)
         checkpoint = self.resolved.checkpoint
-        if self.attached is not None:
-            adapter = self.attached.adapter()
+        if self.divided:
+            checkpoint = self.gathered()
+        elif self.attached is not None:
             self.attached.detach()
-            save_adapter(
-                adapter, checkpoint, self.folder.adapter, overwrite=True, base=self.resolved.recipe.model.checkpoint
-            )
-            merge(checkpoint, adapter, lossy=True)
         else:
-            masters = self.precision.masters()
             model = checkpoint.model.float()  # a model that computed in half precision is kept as it was learnt
             with torch.no_grad():
                 for name, parameter in model.named_parameters():
                     parameter.copy_(masters[name])
+        by_first(lambda: self.keep(checkpoint, adapter))
+
+    def keep(self, checkpoint: Checkpoint, adapter: Adapter | None) -> None:
+        """Write a whole checkpoint, and the adapter that it is still without."""
+        if adapter is not None:
+            base = self.resolved.recipe.model.checkpoint
+            save_adapter(adapter, checkpoint, self.folder.adapter, overwrite=True, base=base)
+            merge(checkpoint, adapter, lossy=True)
         checkpoint.model.eval()
         save(checkpoint, self.folder.model, overwrite=True)
+
+    @property
+    def divided(self) -> bool:
+        """Whether no process has the whole model."""
+        return world_size() > 1 and kind_of(self.resolved.recipe.run.parallel)[0] != "data"
+
+    def gathered(self) -> Checkpoint:
+        """The checkpoint with a model put together from all processes, without adapters."""
+        checkpoint = self.resolved.checkpoint
+        with torch.device("meta"):
+            model = Transformer(checkpoint.architecture)
+        own = dict(checkpoint.model.named_parameters())
+        whole = {name: self.ranks.whole(name, own[name].detach()) for name, _ in model.named_parameters()}
+        model.load_state_dict(whole, assign=True)
+        return replace(checkpoint, model=model)
+
+
+def check_spread(recipe: Recipe) -> None:
+    """``ParallelError`` for what many processes cannot do in the way that a recipe asks for."""
+    kind, _ = kind_of(recipe.run.parallel)
+    if world_size() == 1 or kind == "data":
+        return
+    if recipe.optimizer.kind == "muon":
+        raise ParallelError(f"optimizer.kind: muon looks at whole matrices, and {kind} divides them; say adamw.")
+    if written := [name for name in recipe.evaluate.metrics if name in TRANSLATED]:
+        raise ParallelError(f"evaluate.metrics: {written[0]} is of text that a whole model writes; {kind} divides it.")
+    if recipe.evaluate.samples:
+        raise ParallelError(f"evaluate.samples: a whole model writes them, and {kind} divides it; say 0.")
 
 
 def ready(resolved: Resolved, folder: Folder, *, resume: bool = False) -> Running:
     """A run whose folder says what it is."""
-    folder.begin(resolved.recipe, resolved.checkpoint.tokenizer)
+    by_first(lambda: folder.begin(resolved.recipe, resolved.checkpoint.tokenizer))
     return Running(resolved, folder, resume=resume)

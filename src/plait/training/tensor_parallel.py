@@ -19,12 +19,9 @@ from torch.nn import functional as F
 
 from plait.architecture import Architecture
 from plait.model.linear import Linear
+from plait.training.processes import ParallelError
 
 COLUMNS, ROWS = ("query", "key", "value", "gate", "up"), ("output", "down")
-
-
-class ParallelError(ValueError):
-    """A model or a run that cannot be divided so; the message names the part."""
 
 
 def check_divides(model: nn.Module, n: int) -> None:
