@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from plait.data.lines import Tally, is_unicode, read_lines
+from plait.data.lines import Tally, is_unicode, read_values
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -21,16 +21,7 @@ ANSWERS = "assistant"  # the role that is learnt
 def read_chats(paths: str | Path | Sequence[str | Path], tally: Tally) -> Iterator[Messages]:
     """The conversations of files, as they are read; .gz and .zst too. Raises DataError where a line is not UTF-8."""
     for path in [paths] if isinstance(paths, str | Path) else paths:
-        for where, line in read_lines(path):
-            tally.read += 1
-            if not line.strip():
-                tally.blank += 1
-                continue
-            try:
-                value = json.loads(line)
-            except (ValueError, RecursionError):
-                tally.spoil(where, "it is not JSON")
-                continue
+        for where, value in read_values(path, tally):
             messages: Any = value.get("messages") if isinstance(value, dict) else value
             if why := _wrong(messages):
                 tally.spoil(where, why)

@@ -66,8 +66,8 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:
                 ) from None
 
 
-def read_objects(path: str | Path, tally: Tally) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects of a .jsonl file; a line that is none is counted as bad, and an empty one as blank."""
+def read_values(path: str | Path, tally: Tally) -> Iterator[tuple[str, Any]]:
+    """What the lines of a .jsonl file say; one that is not JSON is counted as bad, and an empty one as blank."""
     for where, line in read_lines(path):
         tally.read += 1
         if not line.strip():
@@ -78,6 +78,12 @@ def read_objects(path: str | Path, tally: Tally) -> Iterator[tuple[str, dict[str
         except (ValueError, RecursionError):
             tally.spoil(where, "it is not JSON")
             continue
+        yield where, value
+
+
+def read_objects(path: str | Path, tally: Tally) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of a .jsonl file; a line that is none is counted as bad."""
+    for where, value in read_values(path, tally):
         if isinstance(value, dict):
             yield where, value
         else:

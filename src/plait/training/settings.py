@@ -57,12 +57,13 @@ class Data:
     )
     tokenizer_kind: str = _setting("byte-bpe", "the kind of tokenizer that is trained")
     vocab_size: int = _setting(8000, "tokens of the tokenizer that is trained", above=0)
-    joint: bool = _setting(True, "pairs: one vocabulary for both sides")
     length: int = _setting(256, "tokens in a row, at most", above=0)
     batch_rows: int | None = _setting(None, "rows in a step, all micro-batches and processes together", above=0)
     batch_tokens: int | None = _setting(None, "target tokens in a step, at most, instead of batch_rows", above=0)
     micro_batches: int = _setting(
-        1, "parts in which a step is computed, to save memory; the result is the same", above=0
+        1,
+        "parts in which a step is computed, to save memory; the same result, but contrastive has fewer rows beside",
+        above=0,
     )
     packing: Literal["documents", "stream", "windows"] = _setting(
         "documents", "rows hold whole documents kept apart, one endless text, or windows at random places of it"

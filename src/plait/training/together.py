@@ -14,7 +14,6 @@ from plait.training.shape import architecture_of
 COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
     "data.packing": ("objective.kind", ("causal", "masked", "spans", "denoising")),
-    "data.joint": ("objective.kind", ("paired",)),
     "data.label_until": ("objective.kind", ("classes", "values")),
     "objective.label_smoothing": (
         "objective.kind",
