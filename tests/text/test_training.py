@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as Library
 from plait.text import KINDS, TokenizerError, cost, lines, load_tokenizer, train_tokenizer
 from plait.text.training import _ASCII, _WORDS
 
-LOSSLESS = [kind for kind in KINDS if kind != "wordpiece"]
+LOSSLESS = [kind for kind in KINDS if kind not in ("wordpiece", "alphabet")]
 WORDS = "the quick brown fox jumps over lazy dogs; naïve café, 北京 Москва 42 3.14 don't it's\n".split(" ")
 
 
@@ -148,6 +148,22 @@ def test_bytes_and_characters_are_what_they_say() -> None:
     tokenizer = train_tokenizer(["abcabc\nxé"], kind="characters", min_frequency=2)
     assert [tokenizer.token(id) for id in tokenizer.encode("cabé")] == ["c", "a", "b", "<0xC3>", "<0xA9>"]
     assert len(tokenizer) == 4 + 256 + 3
+
+
+def test_an_alphabet_is_the_texts_characters_and_one_for_all_others(tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(["abcabc\nx"], kind="alphabet", min_frequency=1)
+    assert len(tokenizer) == 4 + 5
+    tokenizer.save(tmp_path)
+    again = load_tokenizer(tmp_path)
+    assert again is not None
+    for one in (tokenizer, again):
+        ids = one.encode("cab\né北xc")
+        assert [one.token(id) for id in ids] == ["c", "a", "b", "\n", "<unk>", "<unk>", "x", "c"]
+        assert one.decode(one.encode("cab x\n abc")) == "cab<unk>x\n<unk>abc" and one.decode(ids[:4]) == "cab\n"
+    assert cost(tokenizer, ["caféb北"]).unknown == 3  # f too
+    few = train_tokenizer(["aaabbc"], kind="alphabet", vocab_size=6, min_frequency=1)
+    assert [few.token(id) for id in few.encode("abc")] == ["a", "b", "<unk>"]
+    assert train_tokenizer(["aaabbc"], kind="alphabet").encode("c") == [tokenizer.id("<unk>")]  # once is too rare
 
 
 def test_roles_go_around_texts(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from plait.text import Cost
 
 app = App(name="tokenizer", help="Turn text into token ids and back; learn a vocabulary from text.")
-Kind = Literal["byte-bpe", "bpe", "unigram", "wordpiece", "bytes", "characters"]
+Kind = Literal["byte-bpe", "bpe", "unigram", "wordpiece", "bytes", "characters", "alphabet"]
 
 
 @app.command
@@ -90,7 +90,7 @@ def train(
         The folder to write: tokenizer.json and tokenizer_config.json, which every tool of the ecosystem reads.
     kind
         byte-bpe, GPT-2's; bpe and unigram, over characters, the rarer ones spelled by bytes; wordpiece, BERT's, which
-        forgets how words were spaced; bytes; characters.
+        forgets how words were spaced; bytes; characters, others spelled by bytes; alphabet, others one unknown token.
     vocab_size
         How many ids there may be, special ones included.
     min_frequency

@@ -1,7 +1,8 @@
 """Training: a vocabulary learnt from text, and the tokenizer that cuts by it.
 
-The algorithms are the ``tokenizers`` library's. Four kinds lose nothing: a space stays a space in its token, and a
-character that the vocabulary lacks is spelled by its bytes. ``wordpiece`` is BERT's, which forgets how words were
+The algorithms are the ``tokenizers`` library's. Five kinds lose nothing: a space stays a space in its token, and a
+character that the vocabulary lacks is spelled by its bytes. ``alphabet`` has no bytes, so that it is as small as the
+text's own set of characters, and any other is one unknown token. ``wordpiece`` is BERT's, which forgets how words were
 spaced, and makes one unknown token of a word it cannot spell.
 """
 
@@ -79,7 +80,8 @@ def train_tokenizer(
     Args:
         texts: strings, with their line ends where those should be learnt.
         kind: ``"byte-bpe"`` (Radford et al. 2019), ``"bpe"`` (Sennrich et al. 2016), ``"unigram"`` (Kudo 2018),
-            ``"wordpiece"`` (Devlin et al. 2019), ``"bytes"``, or ``"characters"``.
+            ``"wordpiece"`` (Devlin et al. 2019), ``"bytes"``, ``"characters"``, or ``"alphabet"``: characters without
+            bytes.
         vocab_size: how many ids there may be, special ones included; ``bytes`` has 256 and its specials.
         min_frequency: how often a pair (or a character) must occur to be learnt.
         specials: role (``bos``, ``eos``, ``pad``, ``unk``, ``cls``, ``sep``, ``mask``) to token, instead of or besides
@@ -307,6 +309,18 @@ def _characters(texts: Iterable[str], plan: Plan) -> Library:
     return library
 
 
+def _alphabet(texts: Iterable[str], plan: Plan) -> Library:
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(text)
+    common = counts.most_common(plan.vocab_size - len(plan.specials))
+    tokens = [*plan.specials, *sorted(character for character, n in common if n >= plan.min_frequency)]
+    vocab = {token: id for id, token in enumerate(tokens)}
+    library = Library(models.BPE(vocab=vocab, merges=[], unk_token=plan.unknown))
+    library.decoder = decoders.Fuse()
+    return library
+
+
 KINDS: dict[str, Kind] = {
     "byte-bpe": Kind(_byte_bpe, PLAIN, 256),
     "bpe": Kind(_bpe, PIECES, 256 + len(_ASCII)),
@@ -314,4 +328,5 @@ KINDS: dict[str, Kind] = {
     "wordpiece": Kind(_word_piece, BERT, 0, ("cls",), ("sep",)),
     "bytes": Kind(_bytes, PLAIN, 256),
     "characters": Kind(_characters, PIECES, 256),
+    "alphabet": Kind(_alphabet, PIECES, 1),
 }

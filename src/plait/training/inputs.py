@@ -20,7 +20,7 @@ from plait.training.settings import Recipe
 from plait.words import nearest
 
 FOLDER = "PLAIT_DATA"  # the variable that names where recipes' data is
-TRAINED = ("characters", "bytes", "train")
+TRAINED = ("characters", "alphabet", "bytes", "train")
 
 
 def located(paths: Iterable[str], data: Path | None) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _trained(recipe: Recipe, what: str) -> Tokenizer:
         texts(recipe),
         kind=algorithm,
         vocab_size=data.vocab_size,
-        min_frequency=1 if algorithm == "characters" else 2,  # a character that occurs is one
+        min_frequency=1 if algorithm in ("characters", "alphabet") else 2,  # a character that occurs is one
         specials=specials or None,
         lowercase=data.lowercase and algorithm == "wordpiece",
     )

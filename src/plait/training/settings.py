@@ -53,7 +53,9 @@ class Data:
         "auto", "what the files hold; auto: by their names and keys"
     )
     tokenizer: str | None = _setting(
-        None, "a folder, an installed package, 'characters', 'bytes' or 'train'; none: the checkpoint's, or 'train'"
+        None,
+        "a folder, an installed package, 'characters' (others by their bytes), 'alphabet' (others are one unknown), "
+        "'bytes' or 'train'; none: the checkpoint's, or 'train'",
     )
     tokenizer_kind: str = _setting("byte-bpe", "the kind of tokenizer that is trained")
     vocab_size: int = _setting(8000, "tokens of the tokenizer that is trained", above=0)
@@ -87,6 +89,11 @@ class Objective:
         )
     )
     label_smoothing: float = _setting(0.0, "share of each target's probability that all tokens share", least=0, below=1)
+    softmax: Literal["vocabulary", "targets"] = _setting(
+        "vocabulary",
+        "paired: over all tokens, or those alone that occur in the data's targets, which is less work; the finished "
+        "model then never writes another",
+    )
     mask_rate: float = _setting(0.15, "masked, spans, denoising: share of tokens that are hidden", above=0, below=1)
     mean_span: float = _setting(3.0, "spans, denoising: tokens in a hidden span, on average", least=1)
     whole_words: bool = _setting(False, "masked: the pieces of a word are hidden together")
@@ -139,9 +146,10 @@ class Run:
     dropout: float = _setting(0.0, "share dropped from embeddings and from what each sublayer adds", least=0, below=1)
     attention_dropout: float = _setting(0.0, "share dropped from attention patterns", least=0, below=1)
     activation_dropout: float = _setting(0.0, "share dropped inside feed-forward layers", least=0, below=1)
-    precision: Literal["float32", "bfloat16", "pure_bfloat16", "float16"] = _setting(
+    precision: Literal["float32", "bfloat16", "pure_bfloat16", "float16", "auto"] = _setting(
         "float32",
-        "of activations: autocast for bfloat16 and float16, everywhere for pure_bfloat16; masters are float32",
+        "of activations: autocast for bfloat16 and float16, everywhere for pure_bfloat16; masters are float32; auto: "
+        "pure_bfloat16 where the machine multiplies in it, else float32",
     )
     activation_checkpointing: bool = _setting(False, "compute activations twice instead of keeping them")
     compile: bool = _setting(False, "compile the model with torch.compile")
