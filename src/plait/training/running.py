@@ -62,7 +62,7 @@ class Running:
                 rank=recipe.model.lora_rank,
                 alpha=recipe.model.lora_alpha,
                 dropout=recipe.model.lora_dropout,
-                targets=recipe.model.lora_targets,
+                targets=recipe.model.lora_targets or None,
                 whole=("head.*",) if recipe.objective.kind in ("classes", "values") else (),
                 seed=recipe.run.seed,
             )

@@ -30,7 +30,9 @@ class Model:
     lora_alpha: float = _setting(16.0, "their product is scaled by this / lora_rank", above=0)
     lora_dropout: float = _setting(0.0, "share of their input that is dropped", least=0, below=1)
     lora_targets: tuple[str, ...] = _setting(
-        ("attention.query", "attention.value"), "matrices that get one, by the ends of their names; * is any part"
+        (),
+        "matrices that get one, by the ends of their names, * is any part: attention.query; none: all of attention and "
+        "feed-forward layers",
     )
     overrides: Mapping[str, Any] = field(
         default_factory=dict, metadata={"help": "Architecture fields, instead of the preset's; written beside the rest"}
