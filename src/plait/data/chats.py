@@ -6,6 +6,7 @@ no assistant says anything (blank), and lines that hold no messages (bad).
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,6 +32,12 @@ def read_chats(paths: str | Path | Sequence[str | Path], tally: Tally) -> Iterat
                 yield messages
             else:
                 tally.blank += 1
+
+
+def asked_first(messages: Messages) -> str:
+    """What a conversation says before its first answer: by that one is told from another, not by a system's words."""
+    before = itertools.takewhile(lambda message: message["role"] != ANSWERS, messages)
+    return json.dumps([message["content"] for message in before], ensure_ascii=False)
 
 
 def _wrong(messages: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from plait.data.chat import chat_rows
-from plait.data.chats import Messages, read_chats
+from plait.data.chats import Messages, asked_first, read_chats
 from plait.data.contrastive import Contrastive
 from plait.data.held_out import held_out
 from plait.data.labelled import Sample, read_labelled
@@ -95,7 +95,7 @@ def chat(inputs: Inputs) -> Both:
             pad=inputs.pad,
         )
 
-    return _both(inputs, read_chats, lambda messages: str(messages[0]["content"]), make)
+    return _both(inputs, read_chats, asked_first, make)
 
 
 def labelled(inputs: Inputs) -> Both:
