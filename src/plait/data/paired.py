@@ -15,9 +15,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from plait.data.batch import UNCOUNTED, Batch
 from plait.data.error import DataError
-from plait.data.given import Given, given
+from plait.data.given import given
 from plait.data.lines import Tally
 from plait.data.longest import Longest
 from plait.data.pairs import CHUNK, Encode, Pair
@@ -105,6 +107,10 @@ class Paired:
         """Tokens of each target and source."""
         return self.target.lengths, self.source.lengths
 
+    def said(self) -> Numbers:
+        """The tokens that targets have, sorted, each once."""
+        return np.unique(np.concatenate([self.target[row] for row in range(len(self.target))]).astype(np.int64))
+
     def batch(self, rows: Numbers, epoch: int) -> Batch:
         """Some pairs, alike in every epoch."""
         source, source_mask = padded([self.source[row] for row in rows], self.pad)  # b m
@@ -122,9 +128,9 @@ def in_one_row(
     length: int,
     before: Sequence[int] = (),
     longest: Longest = "drop",
-    pad: int = 0,
-) -> Given:
-    """Pairs for a decoder alone: it reads a source and a separator, and is asked for the target and its end.
+) -> Iterator[list[Sequence[int]]]:
+    """Pairs as rows for ``Given``, of a decoder alone: it reads a source and a separator, and is asked for the target
+    and its end.
 
     Args:
         pairs: texts.
@@ -135,7 +141,6 @@ def in_one_row(
         length: the most tokens of a row, all of them counted.
         before: the ids that begin every row.
         longest: what becomes of longer rows; a cut one keeps its end.
-        pad: fills rows.
 
     Raises DataError without a separator, and where nothing is left.
     """
@@ -152,4 +157,4 @@ def in_one_row(
                 said = [*target, end]
                 yield [*read, *said], [*([UNCOUNTED] * len(read)), *said]
 
-    return given(rows(), tally, length=length, longest=longest, end=1, pad=pad)
+    return given(rows(), tally, length=length, longest=longest, end=1)

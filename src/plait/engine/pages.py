@@ -146,8 +146,11 @@ class Run:
             for index in range(self._held, needed):
                 self._table[index] = self.pages.take()
             self._held = needed
-        places = np.arange(self.length, end)
-        self.pages.positions[self._table[places // PAGE], places % PAGE] = positions
+        if n == 1:
+            self.pages.positions[self._table[self.length // PAGE], self.length % PAGE] = positions[0]
+        else:
+            places = np.arange(self.length, end)
+            self.pages.positions[self._table[places // PAGE], places % PAGE] = positions
         self.length, self.next_position = end, int(positions[-1]) + 1
 
     def truncate(self, length: int) -> None:

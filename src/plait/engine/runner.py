@@ -18,6 +18,7 @@ from plait.engine.pages import CPU, Pages
 from plait.engine.program import Program
 from plait.engine.towers import Encoded, Executor, Reading, Towers
 
+_ONLY = np.zeros(1, np.int64)  # the one token read gives logits
 FARTHEST = 1 << 24  # positions; tables of rotations have a line for each up to the farthest that was met
 
 P = ParamSpec("P")
@@ -141,8 +142,14 @@ class EngineRunner:
             raise ValueError(f"tokens: {len(ids)} rows, but the cache was made for {cache.batch}.")
         for i in range(cache.batch) if cache.capacity is not None else ():
             cache.check_room(i, 1)
+        positions = np.array([row.own.next_position for row in cache.rows], np.int32)[:, None]  # b 1
+        self._check_positions(positions)
         with self._encoded(cache.rows, [None] * cache.batch):
-            return self._towers.read([self._reading(row, ids[i], None, True) for i, row in enumerate(cache.rows)])
+            readings = [
+                Reading(row, of_row, place, _ONLY, self._total(row, 1))
+                for row, of_row, place in zip(cache.rows, ids, positions, strict=True)
+            ]
+            return self._towers.read(readings)
 
     @torch.inference_mode()
     @_in_turn

@@ -101,8 +101,11 @@ class Towers:
                 at = 0
                 while at < len(r.tokens):
                     end = min(len(r.tokens), at + room)
-                    wanted = r.wanted[(r.wanted >= at) & (r.wanted < end)] - at
-                    pending.append(Reading(r.row, r.tokens[at:end], r.positions[at:end], wanted, r.total))
+                    if end - at == len(r.tokens):
+                        pending.append(r)
+                    else:
+                        wanted = r.wanted[(r.wanted >= at) & (r.wanted < end)] - at
+                        pending.append(Reading(r.row, r.tokens[at:end], r.positions[at:end], wanted, r.total))
                     room -= end - at
                     at = end
                     if room == 0:

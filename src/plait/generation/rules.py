@@ -115,7 +115,7 @@ class LogitRules:
 
     def __init__(self, settings: Settings) -> None:
         s = self.settings = settings
-        self.always = [sequence[0] for sequence in s.banned if len(sequence) == 1]
+        self.always = torch.tensor([sequence[0] for sequence in s.banned if len(sequence) == 1], dtype=torch.int64)
         self.sequences = [sequence for sequence in s.banned if len(sequence) > 1]
         self.repeats = s.repetition_penalty != 1
         self.counts = bool(s.frequency_penalty or s.presence_penalty)
@@ -142,6 +142,8 @@ class LogitRules:
             logits = penalise_repetition(logits, seen(lines, logits), s.repetition_penalty)
         if self.counts:
             logits = penalise_counts(logits, counts(lines, logits), s.frequency_penalty, s.presence_penalty)
+        if len(self.always):
+            logits = logits.index_fill(-1, self.always.to(logits.device), -math.inf)
         logits = ban(logits, [self._banned(line) for line in lines])
         if s.constraint is not None:
             logits = logits.masked_fill(~matched(lines, s.constraint, s.end, logits), -math.inf)
@@ -149,7 +151,7 @@ class LogitRules:
 
     def _banned(self, line: Line) -> set[int]:
         s = self.settings
-        banned = {*self.always, *completed(line.tokens, self.sequences)}
+        banned = completed(line.tokens, self.sequences)
         if s.no_repeat_ngram:
             banned |= repeated_ngrams(line.tokens, s.no_repeat_ngram)
         if s.no_repeat_source_ngram:

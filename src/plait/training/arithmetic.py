@@ -41,3 +41,12 @@ def peak(precision: str, device: str = "cpu") -> float:
     dtype = {"float32": torch.float32, "float16": torch.float16}.get(precision, torch.bfloat16)
     place = device.partition(":")[0]
     return product_rate(torch.get_num_threads(), SIDES.get(place, 1024), dtype=dtype, device=device)
+
+
+def multiplies_bfloat16(device: torch.device | str) -> bool:
+    """Whether products of bfloat16 matrices are faster than float32's there: any GPU, and a processor with instructions
+    for them."""
+    if torch.device(device).type != "cpu":
+        return True
+    able = torch.cpu.get_capabilities()
+    return any(able.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16"))

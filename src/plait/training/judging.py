@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
+
+import torch
+from torch import Tensor
 
 from plait.architecture import Architecture, Classification
 from plait.checkpoint import Checkpoint
 from plait.checkpoint.notice import notice
 from plait.data.lines import Tally
+from plait.data.paired import Paired
 from plait.data.pairs import read_pairs
+from plait.data.samples import Samples
+from plait.data.stream import Stream
 from plait.training.evaluation import MEASURED, evaluate
 from plait.training.fitting import METRICS, check_fit, check_metrics
 from plait.training.inputs import located
 from plait.training.loss import batch_loss
 from plait.training.places import RecipeError
 from plait.training.quality import METRICS as TRANSLATED
-from plait.training.quality import translation_quality
+from plait.training.quality import Quality, check_installed, translation_quality
 from plait.training.settings import Data, Evaluate, Objective, Recipe
 from plait.training.stream_inputs import Inputs
 from plait.training.streams import streams
 from plait.training.together import FORMATS
+
+NOT_WHOLE = ("blank", "over_long", "cut", "bad")  # counts of what was left out, or shortened
 
 
 def judge(
@@ -35,8 +44,8 @@ def judge(
     lowercase: bool = False,
     label_until: str | None = None,
     **translating: Any,
-) -> dict[str, float]:
-    """Metrics by name, over all of the files.
+) -> tuple[dict[str, float], dict[str, Quality]]:
+    """Metrics by name, over all of the files; and of those that compare translations, by name, how they were counted.
 
     Args:
         checkpoint: with its tokenizer; its mode is restored.
@@ -72,17 +81,33 @@ def judge(
     classes = checkpoint.labels if kind == "classes" else None
     if kind == "classes" and classes is None:
         raise RecipeError("labels: the checkpoint does not say what its classes are called.")
+    if asked := [name for name in metrics if name in TRANSLATED]:
+        check_installed()
     recipe = replace(recipe, data=replace(data, valid=()))
     stream, _ = streams(Inputs(recipe, checkpoint.tokenizer, checkpoint.rules, classes))
-    found = evaluate(checkpoint.model, stream, batch_loss, metrics=[name for name in metrics if name in MEASURED])
-    if asked := [name for name in metrics if name in TRANSLATED]:
+    facts = stream.facts()
+    if left := [f"{name.replace('_', ' ')} {facts[name]:,}" for name in NOT_WHOLE if facts.get(name)]:
+        notice(f"data: not all of it is measured as it stands: {', '.join(left)}.")
+    loss = partial(batch_loss, among=_among(checkpoint, stream))
+    found = evaluate(checkpoint.model, stream, loss, metrics=[name for name in metrics if name in MEASURED])
+    qualities: dict[str, Quality] = {}
+    if asked:
         pairs = list(read_pairs(recipe.data.train, Tally(), lowercase=lowercase))
         sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
         qualities, _ = translation_quality(checkpoint, sources, references, metrics=asked, **translating)
         found |= {name: quality.value for name, quality in qualities.items()}
-        for quality in qualities.values():
-            notice(str(quality))
-    return {name: found[name] for name in metrics}
+    return {name: found[name] for name in metrics}, qualities
+
+
+def _among(checkpoint: Checkpoint, stream: Stream) -> Tensor | None:
+    """Of pairs the tokens that the checkpoint may write, where its rules ban some, and those that it is asked for."""
+    banned = {sequence[0] for sequence in checkpoint.rules.banned if len(sequence) == 1}
+    if not banned or not (isinstance(stream, Samples) and isinstance(stream.objective, Paired)):
+        return None
+    asked = {int(token) for token in stream.objective.said()}
+    if strange := asked & banned:
+        notice(f"{len(strange)} of the tokens in these targets are banned by the checkpoint's rules: it writes none.")
+    return torch.tensor(sorted({*range(checkpoint.architecture.vocab_size)} - banned | asked))
 
 
 def objective_of(a: Architecture) -> str:

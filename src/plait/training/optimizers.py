@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from plait.model.initialization import role_of
+from plait.training.muon import Muon
 from plait.training.settings import Optimizer as Settings
 
 HIDDEN = frozenset({"query", "key", "value", "output", "up", "down"})  # roles of matrices between hidden states
@@ -121,14 +122,13 @@ class Optimizer:
                     part.torch.state[parameter][what] = value.to(place, copy=True)
 
 
-_MEMORY = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, torch.optim.Muon: {"momentum_buffer"}}
+_MEMORY = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, Muon: {"momentum_buffer"}}
 
 
 def _part(group: Group, members: Mapping[str, Tensor], settings: Settings) -> Part:
     tensors = list(members.values())
     if group == "muon":
-        # Its Newton-Schulz iteration is in bfloat16 on every device (torch/optim/_muon.py).
-        muon = torch.optim.Muon(
+        muon = Muon(
             tensors, lr=settings.matrix_lr, weight_decay=settings.matrix_weight_decay, momentum=settings.momentum
         )
         return Part(group, members, muon, settings.matrix_lr)

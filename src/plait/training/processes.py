@@ -15,18 +15,23 @@ class ParallelError(ValueError):
     """A model or a run that cannot be spread over processes so; the message names the part."""
 
 
+def own_device() -> torch.device:
+    """What this process computes on: a GPU where there is one, else the processor."""
+    there = torch.cuda.is_available()
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0"))) if there else torch.device("cpu")
+
+
 def join() -> torch.device:
     """Become one of the processes that torchrun started, if it did; the device that this one computes on."""
+    device = own_device()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return torch.device("cpu")
+        return device
     if lost := [name for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]:
         raise ParallelError(f"{lost[0]}: WORLD_SIZE is set and this is not; start the processes with torchrun.")
-    there = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if there else torch.device("cpu")
-    if there:
-        torch.cuda.set_device(device)
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if there else "gloo")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     return device
 
 

@@ -10,14 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from torch import Tensor
+
 from plait.architecture import Architecture
 from plait.checkpoint import Checkpoint, DecodeRules, load
 from plait.data.stream import Stream
 from plait.text import Tokenizer
+from plait.training.arithmetic import multiplies_bfloat16
 from plait.training.fitting import check_fit, check_metrics
 from plait.training.inputs import located, tokenizer_of
 from plait.training.labelling import with_labels
 from plait.training.places import RecipeError
+from plait.training.processes import own_device
+from plait.training.sample_streams import said
 from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
 from plait.training.streams import Inputs, streams
@@ -29,13 +34,15 @@ class Resolved:
     """A run before its first step.
 
     ``recipe`` has every open choice made; ``checkpoint`` the model with its weights, tokenizer and rules, in training
-    precision; ``valid`` is ``None`` where nothing is held out.
+    precision; ``valid`` is ``None`` where nothing is held out; ``among`` has the sorted tokens that a softmax over
+    targets is over, which the checkpoint's rules allow alone, and is ``None`` where it is over the vocabulary.
     """
 
     recipe: Recipe
     checkpoint: Checkpoint
     train: Stream
     valid: Stream | None
+    among: Tensor | None = None
 
     @property
     def architecture(self) -> Architecture:
@@ -69,7 +76,10 @@ def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
         )
     if changed.format != "text" and changed.longest == "split":
         raise RecipeError(f"data.longest: {changed.format} are not split; say drop or cut.")
-    return replace(recipe, data=changed)
+    precision = recipe.run.precision
+    if precision == "auto":
+        precision = "pure_bfloat16" if multiplies_bfloat16(own_device()) else "float32"
+    return replace(recipe, data=changed, run=replace(recipe.run, precision=precision))
 
 
 def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
@@ -101,7 +111,12 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
     if recipe.objective.kind in ("classes", "values"):
         checkpoint, classes = with_labels(checkpoint, recipe)
     train, valid = streams(Inputs(recipe, tokenizer, checkpoint.rules, classes))
-    return Resolved(recipe=recipe, checkpoint=checkpoint, train=train, valid=valid)
+    among = None
+    if recipe.objective.softmax == "targets":
+        among = said((train, valid))
+        never = sorted({*range(checkpoint.architecture.vocab_size)}.difference(among.tolist()))
+        checkpoint = replace(checkpoint, rules=replace(checkpoint.rules, banned=tuple((token,) for token in never)))
+    return Resolved(recipe=recipe, checkpoint=checkpoint, train=train, valid=valid, among=among)
 
 
 def _fresh(recipe: Recipe, tokenizer: Tokenizer) -> Checkpoint:

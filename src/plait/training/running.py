@@ -89,6 +89,7 @@ class Running:
             smoothing=objective.label_smoothing,
             z_loss=objective.z_loss,
             temperature=objective.temperature,
+            among=self.resolved.among,
         )
         steps = train(
             model,
@@ -121,7 +122,7 @@ class Running:
         recipe, valid = self.resolved.recipe, self.valid
         assert valid is not None, "there is nothing to evaluate on"
         asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
-        loss = functools.partial(batch_loss, temperature=recipe.objective.temperature)
+        loss = functools.partial(batch_loss, temperature=recipe.objective.temperature, among=self.resolved.among)
         with self.precision.computing():
             found = evaluate(
                 self.resolved.checkpoint.model,
@@ -238,6 +239,8 @@ def check_spread(recipe: Recipe) -> None:
         return
     if recipe.optimizer.kind == "muon":
         raise ParallelError(f"optimizer.kind: muon looks at whole matrices, and {kind} divides them; say adamw.")
+    if recipe.objective.softmax == "targets":
+        raise ParallelError(f"objective.softmax: {kind} divides the table whose rows it picks; say vocabulary.")
     if written := [name for name in recipe.evaluate.metrics if name in TRANSLATED]:
         raise ParallelError(f"evaluate.metrics: {written[0]} is of text that a whole model writes; {kind} divides it.")
     if recipe.evaluate.samples:

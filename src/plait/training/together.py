@@ -19,6 +19,7 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
         "objective.kind",
         ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
     ),
+    "objective.softmax": ("objective.kind", ("paired",)),
     "objective.mask_rate": ("objective.kind", ("masked", "spans", "denoising")),
     "objective.mean_span": ("objective.kind", ("spans", "denoising")),
     "objective.whole_words": ("objective.kind", ("masked",)),

@@ -1,0 +1,81 @@
+"""A softmax over the tokens that targets have: learnt, judged and decoded without the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import plait
+from plait.data.lines import Tally
+from plait.data.pairs import read_pairs
+from plait.training.folder import Folder
+from plait.training.judging import judge
+from plait.training.recipe import RecipeError, read_recipe
+from plait.training.resolve import Resolved, decide, resolve
+from plait.training.running import ready
+
+RECIPE = """
+[model]
+preset = "vaswani-base"
+n_encoder_layers = 1
+n_decoder_layers = 1
+d_model = 16
+d_ff = 32
+n_heads = 2
+[data]
+train = "pairs.tsv"
+valid = "held.tsv"
+vocab_size = 400
+batch_rows = 8
+[objective]
+kind = "paired"
+softmax = "targets"
+[run]
+steps = 3
+[evaluate]
+every = 3
+beams = 2
+metrics = ["loss", "chrf"]
+"""
+SOURCES = [f"the dog number {n} sees a cat" for n in range(20)]
+TARGETS = [f"hund {n} sieht katze" for n in range(20)]
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Resolved:
+    lines = [f"{source}\t{target}" for source, target in zip(SOURCES, TARGETS, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines[:16]) + "\n")
+    (tmp_path / "held.tsv").write_text("\n".join(lines[16:]) + "\n")
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    return resolve(decide(read_recipe(tmp_path / "recipe.toml"), tmp_path))
+
+
+def test_the_finished_model_writes_no_other_token(resolved: Resolved, tmp_path: Path) -> None:
+    tokenizer, among = resolved.checkpoint.tokenizer, resolved.among
+    assert tokenizer is not None and among is not None
+    ids = {token for text in TARGETS for token in tokenizer.encode(text, False)}
+    assert set(among.tolist()) == ids | {*resolved.checkpoint.rules.end}
+    running = ready(resolved, Folder(tmp_path / "run"))
+    steps = list(running.steps())
+    running.finish()
+    assert steps[-1].evaluation is not None
+    trained = plait.load(tmp_path / "run/model")
+    assert {sequence[0] for sequence in trained.rules.banned} == {*range(len(tokenizer))} - set(among.tolist())
+    for beams in (1, 3):
+        (written,) = plait.generate(trained, [SOURCES[0]], max_new_tokens=20, beams=beams)
+        assert {piece for piece in written.tokens} <= set(among.tolist())
+    with torch.inference_mode():  # judged as it was learnt: the same loss from the folder as in the run
+        found = judge(trained, [str(tmp_path / "held.tsv")], metrics=["loss"])
+    assert found[0]["loss"] == pytest.approx(steps[-1].evaluation["loss"], rel=1e-5)
+
+
+def test_it_counts_for_pairs_alone(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(RECIPE.replace('"paired"', '"denoising"'))
+    with pytest.raises(RecipeError, match="objective.softmax: it counts where objective.kind is paired"):
+        read_recipe(tmp_path / "recipe.toml")
+
+
+def test_pairs_are_read(resolved: Resolved) -> None:
+    assert len(list(read_pairs(resolved.recipe.data.train, Tally()))) == 16
