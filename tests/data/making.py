@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from plait.data.rows import Ragged
 from plait.data.store import tokenised
 from plait.data.tokens import Tokens
 
@@ -39,6 +40,11 @@ def store(folder: Path, documents: Iterable[str], **options) -> Tokens:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
     return tokenised(folder / "text.jsonl", Bytes(), cache=folder / "cache", **options)
+
+
+def in_memory(samples: Iterable[Sequence[Sequence[int]]]) -> tuple[Ragged, ...]:
+    """The lanes of samples, which a store would keep."""
+    return tuple(Ragged.of(lane) for lane in zip(*samples, strict=True))
 
 
 def text(tokens: Tokens) -> str:

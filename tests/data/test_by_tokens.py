@@ -15,6 +15,7 @@ from plait.data.lines import Tally
 from plait.data.paired import Paired
 from plait.data.pairs import encode_pairs, read_pairs
 from plait.data.samples import Samples
+from tests.data.making import in_memory
 
 lengths = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=200)
 
@@ -75,7 +76,7 @@ def test_multi30k_has_little_padding(data: Path):
         return [[*map(len, text.split()), 0] for text in texts]
 
     pairs = read_pairs(files, tally := Tally())
-    source, target = encode_pairs(pairs, tally, source=words, target=words, length=100)
+    source, target = in_memory(encode_pairs(pairs, tally, source=words, target=words, length=100))
     plan = ByTokens(target.lengths, source.lengths, batch_tokens=4000)
     stream = Samples(Paired(source, target, start=1), plan, counts=tally.facts())
     facts = stream.facts()

@@ -12,8 +12,10 @@ import pytest
 from plait.data.chat import answers, chat_rows
 from plait.data.chats import read_chats
 from plait.data.error import DataError
+from plait.data.given import Given
 from plait.data.lines import Tally
 from plait.text import ChatTemplate, Tokenizer, load_tokenizer
+from tests.data.making import in_memory
 from tests.text import making
 
 TALK = [
@@ -57,7 +59,7 @@ def test_a_loss_on_answers_alone_each_with_its_end(chatml: Tokenizer):
     # What is read up to an answer is the prompt that generation is given
     prompt = chatml.chat(TALK[:2])
     assert ids[: len(prompt)] == prompt and asked[len(prompt) - 1] == -100 != asked[len(prompt)]
-    rows = chat_rows([TALK], Tally(), render=renderer(chatml), ends={END}, length=200)
+    rows = Given(*in_memory(chat_rows([TALK], Tally(), render=renderer(chatml), ends={END}, length=200)))
     batch = rows.batch(np.array([0]), 0)
     assert batch.tokens[0].tolist() == ids[:-1] and batch.targets[0].tolist() == asked[1:]
 
@@ -120,8 +122,9 @@ def test_long_chats_are_left_out_or_cut(chatml: Tokenizer):
     for longest, kept in (("drop", 1), ("cut", 2)):
         tally = Tally()
         rows = chat_rows([TALK, short], tally, render=renderer(chatml), ends={END}, length=n - 1, longest=longest)
-        assert len(rows.ids) == kept and (tally.over_long, tally.cut) == (1, kept - 1)
-        assert rows.ids.lengths.max() <= n - 1
+        ids, _ = in_memory(rows)
+        assert len(ids) == kept and (tally.over_long, tally.cut) == (1, kept - 1)
+        assert ids.lengths.max() <= n - 1
 
 
 def test_chats_are_read_line_by_line(tmp_path: Path):

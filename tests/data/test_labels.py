@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import torch
 
 from plait.data.error import DataError
 from plait.data.labelled import Sample, read_labelled
-from plait.data.labels import class_names, label_rows
+from plait.data.labels import Labels, class_names, label_rows
 from plait.data.lines import Tally
 from plait.data.samples import ByRows, Samples
 from plait.text import Tokenizer, train_tokenizer
 from plait.text.pairs import bert_pair
+from tests.data.making import in_memory
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +33,11 @@ def read(path: Path, text: str, **options) -> tuple[list[Sample], Tally]:
     path.write_text(text)
     tally = Tally()
     return list(read_labelled(path, tally, **options)), tally
+
+
+def labels(samples: list[Sample], tally: Tally, *, classes: Sequence[str] | None, **options) -> Labels:
+    lanes = in_memory(label_rows(samples, tally, classes=classes, **options))
+    return Labels(*lanes, against="values" if classes is None else "classes")
 
 
 def test_files_of_three_kinds(tmp_path: Path):
@@ -66,7 +73,7 @@ def test_classes_of_texts(tokenizer: Tokenizer):
     names = class_names(samples)
     assert names == ("no", "yes")
     tally = Tally()
-    rows = label_rows(samples, tally, tokenizer=tokenizer, length=5, classes=names)
+    rows = labels(samples, tally, tokenizer=tokenizer, length=5, classes=names)
     batch = rows.batch(np.array([2, 0, 1]), 0)
     assert batch.against == "classes" and batch.targets.dtype == torch.int64 and batch.targets.tolist() == [1, 1, 0]
     assert batch.token_types is None and batch.real.all()
@@ -77,7 +84,7 @@ def test_classes_of_texts(tokenizer: Tokenizer):
 
 def test_pairs_have_types(tokenizer: Tokenizer):
     samples = [Sample("good text", "bad", 1), Sample("a", "kind of text", 0)]
-    rows = label_rows(samples, Tally(), tokenizer=tokenizer, length=20, classes=class_names(samples))
+    rows = labels(samples, Tally(), tokenizer=tokenizer, length=20, classes=class_names(samples))
     batch = rows.batch(np.array([0, 1]), 0)
     for row, sample in enumerate(samples):
         assert sample.second is not None and batch.token_types is not None
@@ -89,11 +96,11 @@ def test_pairs_have_types(tokenizer: Tokenizer):
 
 def test_values_are_numbers(tokenizer: Tokenizer):
     samples = [Sample("good", None, "0.5"), Sample("bad", None, -1), Sample("text", None, 2)]
-    rows = label_rows(samples, Tally(), tokenizer=tokenizer, length=9, classes=None)
+    rows = labels(samples, Tally(), tokenizer=tokenizer, length=9, classes=None)
     batch = rows.batch(np.arange(3), 0)
     assert batch.against == "values" and batch.targets.dtype == torch.float32
     assert batch.targets.tolist() == [[0.5], [-1.0], [2.0]] and batch.real.all()
-    several = label_rows([Sample("a", None, [1, 2])], Tally(), tokenizer=tokenizer, length=9, classes=None)
+    several = labels([Sample("a", None, [1, 2])], Tally(), tokenizer=tokenizer, length=9, classes=None)
     assert several.batch(np.arange(1), 0).targets.tolist() == [[1.0, 2.0]]
 
 
@@ -110,7 +117,7 @@ def test_values_are_numbers(tokenizer: Tokenizer):
 )
 def test_labels_that_mean_nothing_are_refused(tokenizer: Tokenizer, samples, classes, message: str):
     with pytest.raises(DataError, match=message):
-        label_rows(samples, Tally(), tokenizer=tokenizer, length=20, classes=classes)
+        labels(samples, Tally(), tokenizer=tokenizer, length=20, classes=classes)
 
 
 def test_classes_of_numbers_are_in_their_order():
@@ -119,7 +126,7 @@ def test_classes_of_numbers_are_in_their_order():
 
 def test_tr20_accuracy_over_three_ranks_counts_each_sample_once(tokenizer: Tokenizer):
     samples = [Sample("good text", None, row % 2) for row in range(10)]
-    rows = label_rows(samples, Tally(), tokenizer=tokenizer, length=9, classes=("0", "1"))
+    rows = labels(samples, Tally(), tokenizer=tokenizer, length=9, classes=("0", "1"))
     stream = Samples(rows, ByRows(10, 4))
     seen = [len(batch.targets) for rank in range(3) for batch in stream.evaluation(rank=rank, world=3)]
     assert sum(seen) == 10

@@ -15,6 +15,7 @@ from plait.data.lines import Tally
 from plait.data.paired import Paired, encoders, in_one_row
 from plait.data.rows import Ragged, padded
 from plait.text import Tokenizer, load_tokenizer, train_tokenizer
+from tests.data.making import in_memory
 from tests.text import making
 
 TEXT = ["the cat sat on the mat", "die katze sass auf der matte"] * 4
@@ -95,7 +96,7 @@ def test_a_decoder_alone_is_asked_for_the_target():
     rows = in_one_row(
         [("ab", "cd"), ("e", "f")], Tally(), encode=letters, separator=[1, 2], end=3, before=[9], length=9
     )
-    batch = rows.batch(np.array([0, 1]), 0)
+    batch = Given(*in_memory(rows)).batch(np.array([0, 1]), 0)
     assert batch.tokens.tolist() == [[9, 97, 98, 1, 2, 99, 100], [9, 101, 1, 2, 102, 0, 0]]
     assert batch.targets.tolist() == [[-100] * 4 + [99, 100, 3], [-100] * 3 + [102, 3, -100, -100]]
     assert batch.mask is not None and torch.equal(batch.mask.sum(1), torch.tensor([7, 5]))
@@ -106,7 +107,7 @@ def test_a_decoder_alone_is_asked_for_the_target():
 def test_tl3_a_row_cut_to_its_end_alone_is_left_out_and_counted():
     pairs = [("abc", "defgh"), ("abcdefgh", "ij"), ("a", "b")]
     rows = in_one_row(pairs, tally := Tally(), encode=letters, separator=[1], end=3, length=8, longest="cut")
-    assert [rows.ids[row].tolist() for row in range(2)] == [[97, 98, 99, 1, 100, 101, 102, 3], [97, 1, 98, 3]]
+    assert [list(ids) for ids, _ in rows] == [[97, 98, 99, 1, 100, 101, 102, 3], [97, 1, 98, 3]]
     assert (tally.over_long, tally.cut) == (2, 1)
     with pytest.raises(DataError, match=r"nothing is left of it \(1 over-long\)"):
-        given([([1, 2, 3], [1, 2, 3])], Tally(), length=2)
+        list(given([([1, 2, 3], [1, 2, 3])], Tally(), length=2))

@@ -11,6 +11,7 @@ import pytest
 from plait.data.error import DataError
 from plait.data.lines import Tally
 from plait.data.pairs import encode_pairs, read_pairs
+from tests.data.making import in_memory
 
 
 def written(path: Path, text: str) -> Path:
@@ -90,7 +91,7 @@ def test_tl3_the_end_token_counts_and_over_long_lines_have_a_policy(longest, kep
     for side in (0, 1):
         tally = Tally()
         pairs = [("x" * n, "y")[:: 1 - 2 * side] for n in (6, 7, 8, 9)]
-        rows = encode_pairs(pairs, tally, source=spelt, target=spelt, length=8, longest=longest)
+        rows = in_memory(encode_pairs(pairs, tally, source=spelt, target=spelt, length=8, longest=longest))
         assert rows[side].lengths.tolist() == kept
         assert [int(rows[side][row][-1]) for row in range(len(kept))] == [0] * len(kept)  # each has its end
         assert rows[1 - side].lengths.tolist() == [2] * len(kept)
@@ -100,7 +101,7 @@ def test_tl3_the_end_token_counts_and_over_long_lines_have_a_policy(longest, kep
 def test_nothing_left_says_why():
     tally = Tally(read=3, blank=1, bad=1, first_bad="a.tsv, line 2: it has no tab")
     with pytest.raises(DataError, match=r"1 blank, 1 over-long, 1 bad; the first bad one is a.tsv, line 2"):
-        encode_pairs([("abcd", "e")], tally, source=spelt, target=spelt, length=4)
+        list(encode_pairs([("abcd", "e")], tally, source=spelt, target=spelt, length=4))
 
 
 def test_a_real_table(data: Path):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from plait.data.batch import UNCOUNTED
 from plait.data.chats import ANSWERS, Messages
 from plait.data.error import DataError
-from plait.data.given import Given, given
+from plait.data.given import given
 from plait.data.lines import Tally
 from plait.data.longest import Longest
 
@@ -34,9 +34,8 @@ def chat_rows(
     ends: Collection[int],
     length: int,
     longest: Longest = "drop",
-    pad: int = 0,
-) -> Given:
-    """Conversations as an objective.
+) -> Iterator[list[Sequence[int]]]:
+    """Conversations as rows for ``Given``: ids, and what is asked.
 
     Args:
         conversations: lists of messages.
@@ -46,12 +45,11 @@ def chat_rows(
         ends: the ids that end an answer: ``DecodeRules.end``.
         length: the most tokens of a row.
         longest: ``"drop"`` leaves a longer row out, ``"cut"`` takes its end away.
-        pad: fills rows.
 
     Raises DataError for a template that puts no end behind an answer, or whose answer does not go on from its prompt.
     """
     rows = (row for messages in conversations for row in answers(messages, render, ends))
-    return given(rows, tally, length=length, longest=longest, pad=pad)
+    return given(rows, tally, length=length, longest=longest)
 
 
 def answers(messages: Messages, render: Render, ends: Collection[int]) -> Iterator[Row]:

@@ -8,14 +8,14 @@ targets      -    -  hello <end>             what is said of it, one later
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from plait.data.batch import UNCOUNTED, Batch
 from plait.data.error import DataError
 from plait.data.lines import Tally
 from plait.data.longest import Longest, fit
-from plait.data.rows import Growing, Rows, padded
+from plait.data.rows import Rows, padded
 from plait.data.samples import Numbers
 
 
@@ -60,15 +60,14 @@ def given(
     length: int,
     longest: Longest = "drop",
     end: int = 0,
-    pad: int = 0,
-) -> Given:
+) -> Iterator[list[Sequence[int]]]:
     """Rows of ids and of what is asked, those that are longer than ``length`` left out or cut.
 
     A cut row keeps its last ``end`` tokens, and is left out where nothing else would be asked of it.
 
     Raises DataError where nothing is left.
     """
-    kept, targets = Growing(), Growing()
+    kept = 0
     for ids, asked in rows:
         fitting = fit((ids, asked), length, longest, tally, end=end)
         if fitting is None:
@@ -76,8 +75,6 @@ def given(
         if len(ids) > length and sum(target != UNCOUNTED for target in fitting[1]) <= end:
             tally.cut -= 1  # nothing but the end is asked: it is left out after all
             continue
-        kept.append(fitting[0])
-        targets.append(fitting[1])
-    found = kept.rows()
-    tally.refuse_nothing("data", len(found))
-    return Given(found, targets.rows(), pad)
+        kept += 1
+        yield fitting
+    tally.refuse_nothing("data", kept)

@@ -75,7 +75,7 @@ def _objects(path: str | Path, tally: Tally) -> Iterator[tuple[str, Sample]]:
 
 
 def _table(path: str | Path, tally: Tally) -> Iterator[tuple[str, Sample]]:
-    lines = read_lines(path)
+    lines = read_lines(path, tally)
     columns = next(lines, ("", ""))[1].split("\t")
     names = _texts(columns)
     if not names or LABEL not in columns:
@@ -97,7 +97,7 @@ def _table(path: str | Path, tally: Tally) -> Iterator[tuple[str, Sample]]:
 
 
 def _lines(path: str | Path, tally: Tally) -> Iterator[tuple[str, Sample]]:
-    for where, line in read_lines(path):
+    for where, line in read_lines(path, tally):
         tally.read += 1
         label, space, text = line.strip().partition(" ")
         if space:

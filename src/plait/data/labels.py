@@ -7,9 +7,9 @@ target         2, of the classes; or .7
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from plait.data.error import DataError
 from plait.data.labelled import Sample
 from plait.data.lines import Tally
 from plait.data.longest import Longest, fit
-from plait.data.rows import Growing, Rows, padded
+from plait.data.rows import Rows, padded
 from plait.data.samples import Numbers
 from plait.words import nearest
 
@@ -48,22 +48,34 @@ class Labels:
 
     Args:
         rows: ids with all that goes around them.
-        types: the type of each of them; None: the model's default.
-        labels: ``(samples,)`` int64, classes; or ``(samples, numbers)`` float32, values.
+        types: the type of each of them; of one text alone no types, and the model's default.
+        labels: of each row its class, or its values as ``label_rows`` spells them.
+        against: which of the two they are.
         pad: fills rows; no place with it counts, whatever it means elsewhere.
 
-    Raises DataError for a label that is no class, and another number of labels than of rows.
+    Raises DataError for another number of labels than of rows, where some rows have types and others none, and where
+    some have more values than others.
     """
 
     rows: Rows
-    types: Rows | None
-    labels: NDArray[np.integer[Any]] | NDArray[np.float32]
+    types: Rows
+    labels: Rows
+    against: Literal["classes", "values"]
     pad: int = 0
     whole = False
 
     def __post_init__(self) -> None:
-        if len(self.labels) != len(self.rows):
+        if not len(self.labels) == len(self.types) == len(self.rows):
             raise DataError(f"labels: there are {len(self.labels)} for {len(self.rows)} rows.")
+        if self.typed and not self.types.lengths.all():
+            raise DataError("samples: some have a second text, and others none; give all of them one, or none.")
+        if len(np.unique(self.labels.lengths)) > 1:
+            raise DataError("label: samples have different numbers of values; give each as many.")
+
+    @property
+    def typed(self) -> bool:
+        """Whether rows are of two texts."""
+        return bool(self.types.lengths.any())
 
     @property
     def sizes(self) -> tuple[Numbers]:
@@ -73,12 +85,14 @@ class Labels:
     def batch(self, rows: Numbers, epoch: int) -> Batch:
         """Some rows, alike in every epoch."""
         tokens, mask = padded([self.rows[row] for row in rows], self.pad)
+        labels = np.stack([self.labels[row] for row in rows])
+        targets = labels[:, 0].astype(np.int64) if self.against == "classes" else _read(labels)
         return Batch(
             tokens=tokens,
-            targets=torch.from_numpy(self.labels[rows]),
+            targets=torch.from_numpy(targets),
             mask=mask,
-            token_types=None if self.types is None else padded([self.types[row] for row in rows], 0)[0],
-            against="classes" if self.labels.ndim == 1 else "values",
+            token_types=padded([self.types[row] for row in rows], 0)[0] if self.typed else None,
+            against=self.against,
         )
 
 
@@ -90,9 +104,10 @@ def label_rows(
     length: int,
     classes: Sequence[str] | None,
     longest: Longest = "cut",
-    pad: int = 0,
-) -> Labels:
-    """Labelled sentences as an objective.
+) -> Iterator[tuple[Sequence[int], Sequence[int], Sequence[int]]]:
+    """Labelled sentences as ids, their types, and labels, which ``Labels`` is made of.
+
+    A class is its number; values, float32, are the whole numbers that have the same bits.
 
     Args:
         samples: see ``read_labelled``.
@@ -101,35 +116,30 @@ def label_rows(
         length: the most tokens of a row, all of them counted.
         classes: their names in the order of the model's outputs, see ``class_names``; None: labels are numbers.
         longest: what becomes of longer rows; a cut one keeps its end, of a pair the second text is cut.
-        pad: fills rows.
 
-    Raises DataError for a label that is no class, or no number; where some samples have a second text and others none;
-    and where nothing is left.
+    Raises DataError for a label that is no class, or no number, and where nothing is left.
     """
     numbers = {name: number for number, name in enumerate(classes or ())}
-    kept, types = Growing(), Growing()
-    labels: list[Any] = []
-    pairs: set[bool] = set()
+    kept = 0
     for sample in samples:
         if sample.second is None:
-            ids = tokenizer.encode(sample.text, control=False)
-            row = [ids, [0] * len(ids)]
+            row: list[list[int]] = [tokenizer.encode(sample.text, control=False)]
         else:
             row = list(tokenizer.encode_pair(sample.text, sample.second, control=False))
-        pairs.add(sample.second is not None)
-        label = _class(sample.label, numbers) if classes is not None else _values(sample.label)
+        label = [_class(sample.label, numbers)] if classes is not None else _spelt(_values(sample.label))
         fitting = fit(row, length, longest, tally, end=len(tokenizer.suffix))
         if fitting is not None:
-            kept.append(fitting[0])
-            types.append(fitting[1])
-            labels.append(label)
-    tally.refuse_nothing("samples", len(labels))
-    if len(pairs) > 1:
-        raise DataError("samples: some have a second text, and others none; give all of them one, or none.")
-    if classes is None and len({len(label) for label in labels}) > 1:
-        raise DataError("label: samples have different numbers of values; give each as many.")
-    found = np.array(labels, np.float32) if classes is None else np.array(labels, np.int64)
-    return Labels(kept.rows(), types.rows() if True in pairs else None, found, pad)
+            kept += 1
+            yield fitting[0], fitting[1] if len(fitting) > 1 else (), label
+    tally.refuse_nothing("samples", kept)
+
+
+def _spelt(values: list[float]) -> list[int]:
+    return np.array(values, np.float32).view(np.int32).tolist()
+
+
+def _read(labels: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+    return labels.astype(np.int32).view(np.float32)
 
 
 def class_names(samples: Iterable[Sample]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plait.data.error import DataError
-from plait.data.sources import find, opened
+from plait.data.sources import Source, find, opened
 
 
 @dataclass(kw_only=True)
@@ -23,9 +23,11 @@ class Tally:
 
     blank: nothing but white space where a text should be. over_long: more tokens than are allowed. bad: not what the
     format asks for; ``first_bad`` says where the first is, and what is wrong. cut: over-long ones that were kept.
+    bytes: of files, unpacked.
     """
 
     read: int = 0
+    bytes: int = 0
     blank: int = 0
     over_long: int = 0
     cut: int = 0
@@ -49,14 +51,23 @@ class Tally:
             raise DataError(f"{name}: nothing is left of it ({why or 'it is empty'}{first}).")
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:
+def one_file(path: str | Path) -> Source:
+    """The file of a name; DataError where it is none, or several."""
+    found, _ = find(path)
+    if len(found) > 1 or found[0].kind == "hub":
+        raise DataError(f"{path}: samples are read from files; name one, or several one by one.")
+    return found[0]
+
+
+def read_lines(path: str | Path, tally: Tally) -> Iterator[tuple[str, str]]:
     """The lines of a file, packed or not, without their ends, each with where it stands.
 
     Raises DataError at a line that is not UTF-8.
     """
-    (source,), _ = find(path)
+    source = one_file(path)
     with opened(source) as file:
         for number, line in enumerate(file, 1):
+            tally.bytes += len(line)
             where = f"{source.name}, line {number}"
             try:
                 yield where, line.removeprefix(codecs.BOM_UTF8 if number == 1 else b"").rstrip(b"\r\n").decode()
@@ -68,7 +79,7 @@ def read_lines(path: str | Path) -> Iterator[tuple[str, str]]:
 
 def read_values(path: str | Path, tally: Tally) -> Iterator[tuple[str, Any]]:
     """What the lines of a .jsonl file say; one that is not JSON is counted as bad, and an empty one as blank."""
-    for where, line in read_lines(path):
+    for where, line in read_lines(path, tally):
         tally.read += 1
         if not line.strip():
             tally.blank += 1

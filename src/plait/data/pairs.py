@@ -18,7 +18,6 @@ from typing import Any
 from plait.data.error import DataError
 from plait.data.lines import Tally, ending, is_unicode, read_lines, read_objects
 from plait.data.longest import Longest, fit
-from plait.data.rows import Growing, Ragged
 
 Pair = tuple[str, str]
 Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
@@ -71,8 +70,8 @@ def encode_pairs(
     target: Encode,
     length: int,
     longest: Longest = "drop",
-) -> tuple[Ragged, Ragged]:
-    """Pairs as ids.
+) -> Iterator[list[Sequence[int]]]:
+    """Pairs as ids, source and target.
 
     Args:
         pairs: texts.
@@ -83,25 +82,21 @@ def encode_pairs(
 
     Raises DataError where nothing is left.
     """
-
     if length < 2:
         raise DataError(f"length: {length} tokens do not hold a text and its end.")
     texts = iter(pairs)
-    sources, targets = Growing(), Growing()
+    kept = 0
     while chunk := list(itertools.islice(texts, CHUNK)):
         for sides in zip(source([one for one, _ in chunk]), target([other for _, other in chunk]), strict=True):
-            fitting = fit(sides, length, longest, tally)
-            if fitting is not None:
-                sources.append(fitting[0])
-                targets.append(fitting[1])
-    found = sources.rows(), targets.rows()
-    tally.refuse_nothing("pairs", len(found[0]))
-    return found
+            if (fitting := fit(sides, length, longest, tally)) is not None:
+                kept += 1
+                yield fitting
+    tally.refuse_nothing("pairs", kept)
 
 
 def _side_by_side(first: str | Path, second: str | Path, tally: Tally) -> Iterator[tuple[str, str, str]]:
     counts = [0, 0]
-    for one, other in itertools.zip_longest(read_lines(first), read_lines(second)):
+    for one, other in itertools.zip_longest(read_lines(first, tally), read_lines(second, tally)):
         counts = [counts[0] + (one is not None), counts[1] + (other is not None)]
         if one is not None and other is not None:
             tally.read += 1
@@ -115,7 +110,7 @@ def _side_by_side(first: str | Path, second: str | Path, tally: Tally) -> Iterat
 
 def _table(path: str | Path, tally: Tally, fields: tuple[str, str] | None) -> Iterator[tuple[str, str, str]]:
     if ending(path) != ".jsonl":
-        for where, line in read_lines(path):
+        for where, line in read_lines(path, tally):
             tally.read += 1
             columns = line.split("\t")
             if len(columns) > 1:

@@ -45,7 +45,7 @@ class Shard:
     """A mapped file: ``tokens``, and in ``starts`` which of them begin a document."""
 
     footer: Footer
-    tokens: NDArray[np.unsignedinteger]
+    tokens: NDArray[np.integer[Any]]
     starts: NDArray[np.int64]
 
 
@@ -55,7 +55,7 @@ def shard_path(folder: Path, number: int) -> Path:
 
 
 def write_shard(
-    folder: Path, key: str, number: int, tokens: NDArray[np.unsignedinteger], starts: NDArray[np.int64], pieces: int
+    folder: Path, key: str, number: int, tokens: NDArray[np.integer[Any]], starts: NDArray[np.int64], pieces: int
 ) -> None:
     """Write a shard, which takes its name when all of it is on the disk. Raises DataError where the disk is full."""
     parts = (tokens.tobytes(), bytes(-tokens.nbytes % 8), starts.astype(np.int64).tobytes())

@@ -15,6 +15,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from plait.data.documents import PIECE, Counts, Documents, Each
 from plait.data.error import DataError
@@ -61,27 +62,20 @@ def tokenised(
     with watched("reading", sum(source.size for source in sources)) as read:
         contents = [identity(source, read) for source in sources]
     settings = {"field": text_field, "each": each, "lowercase": lowercase, "before": [*before], "after": [*after]}
-    parts = [VERSION, PIECE, shard, contents, _tokenizer_identity(tokenizer), settings]
-    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
-    folder = (cache_folder() if cache is None else Path(cache).expanduser()) / key
-    documents = Documents(sources, field=text_field, each=each)
-    build = Build(
-        folder=folder,
-        key=key,
-        tokenizer=tokenizer,
-        documents=documents,
-        lowercase=lowercase,
-        before=before,
-        after=tuple(after),
-        full=shard,
-    )
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{folder}: there can be no cache of tokens ({error.strerror}); choose another.") from None
-    with _alone(folder):
-        found = _found(folder, key)
-        tokens = build.run() if found is None else found
+    with entry([VERSION, PIECE, shard, contents, tokenizer_identity(tokenizer), settings], cache) as (folder, key):
+        tokens = _found(folder, key)
+        if tokens is None:
+            build = Build(
+                folder=folder,
+                key=key,
+                tokenizer=tokenizer,
+                documents=Documents(sources, field=text_field, each=each),
+                lowercase=lowercase,
+                before=before,
+                after=tuple(after),
+                full=shard,
+            )
+            tokens = build.run()
     return tokens.saying(other_files=others)
 
 
@@ -92,7 +86,28 @@ def cache_folder() -> Path:
     return Path(place).expanduser() / "tokens"
 
 
-def _tokenizer_identity(tokenizer: Encoder) -> str:
+@contextlib.contextmanager
+def entry(parts: Any, cache: str | Path | None) -> Iterator[tuple[Path, str]]:
+    """The folder and the key of what ``parts``, plain data, decide, held against another start.
+
+    The system lets go of it when a process ends, however it does. Raises DataError where there can be no such folder.
+    """
+    key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:40]
+    folder = (cache_folder() if cache is None else Path(cache).expanduser()) / key
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"{folder}: there can be no cache of tokens ({error.strerror}); choose another.") from None
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):  # no such lock here, or a cache that may only be read
+            import fcntl
+
+            fcntl.flock(stack.enter_context((folder / "lock").open("w")), fcntl.LOCK_EX)
+        yield folder, key
+
+
+def tokenizer_identity(tokenizer: Encoder) -> str:
+    """The digest of all that a tokenizer saves."""
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save(folder)
@@ -101,17 +116,6 @@ def _tokenizer_identity(tokenizer: Encoder) -> str:
                 content = file.read_bytes()
                 digest.update(f"{file.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder against another start; the system lets go of it when a process ends, however it does."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError, OSError):  # no such lock here, or a cache that may only be read
-            import fcntl
-
-            fcntl.flock(stack.enter_context((folder / "lock").open("w")), fcntl.LOCK_EX)
-        yield
 
 
 def _found(folder: Path, key: str) -> Tokens | None:
