@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import plait
+from plait.cli.commands import main
 from plait.engine import optimize
 from plait.generation import ModelRunner
 from plait.text import train_tokenizer
@@ -95,7 +96,11 @@ def asked(reference: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> An
 
 @pytest.mark.filterwarnings("ignore")  # of lm-eval's own
 def test_the_references_scores(
-    asked: Any, reference: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    asked: Any,
+    reference: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder, checkpoint, model = asked
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
@@ -107,16 +112,41 @@ def test_the_references_scores(
 
         theirs = HFLM(model, tokenizer=reference.AutoTokenizer.from_pretrained(folder / "model"), batch_size=2)
         expected = evaluator.simple_evaluate(
-            theirs, tasks=list(TASKS), task_manager=TaskManager(include_path=str(folder)), bootstrap_iters=0
+            theirs, tasks=list(TASKS), task_manager=TaskManager(include_path=str(folder)), bootstrap_iters=1
         )["results"]
-        for runner in (None, optimize(checkpoint, threads=1)):
-            found = run_harness(checkpoint, list(TASKS), runner=runner, folder=folder, batch_tokens=50)
-            for task, metrics in expected.items():
-                values = {
-                    key.removesuffix(",none"): value for key, value in metrics.items() if isinstance(value, float)
-                }
-                assert found[task] == pytest.approx(values, rel=1e-4), task
-    assert found["choosing"]["acc"] not in (0.0, 1.0) and found["writing"]["exact_match"] == 1 - 1 / len(TEXTS)
+    expected = {
+        task: {key.removesuffix(",none"): value for key, value in metrics.items() if isinstance(value, float)}
+        for task, metrics in expected.items()
+    }
+    engine = optimize(checkpoint, threads=1)
+    for found in (
+        run_harness(checkpoint, list(TASKS), folder=folder),
+        run_harness(checkpoint, list(TASKS), folder=folder, runner=engine, batch_tokens=50),
+        commanded(capsys, folder, *TASKS),
+    ):
+        assert found.keys() == expected.keys()
+        for task, values in expected.items():
+            assert found[task] == pytest.approx(values, rel=1e-4), task
+    assert expected["choosing"]["acc"] not in (0.0, 1.0) and 0 < expected["choosing"]["acc_stderr"] < 0.5
+    assert expected["writing"]["exact_match"] == 1 - 1 / len(TEXTS)
+    first = run_harness(checkpoint, ["choosing"], folder=folder, limit=2, shots=1)
+    assert (
+        commanded(capsys, folder, "choosing", "--limit", "2", "--shots", "1")
+        == first
+        != {"choosing": found["choosing"]}
+    )
+    assert main(["evaluate", str(folder / "model"), "--harness", "choosing", "--include-path", str(folder)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    acc = expected["choosing"]
+    assert lines[2] == ["choosing", "acc", f"{acc['acc']:.4g}", "±", f"{acc['acc_stderr']:.2g}"]
+
+
+def commanded(capsys: pytest.CaptureFixture[str], folder: Path, *options: str) -> dict[str, dict[str, float]]:
+    """What ``plait evaluate --harness`` prints: nothing but the metrics."""
+    there = ["--include-path", str(folder), "--format", "json", "--threads", "1"]
+    capsys.readouterr()
+    assert main(["evaluate", str(folder / "model"), "--harness", *options, *there]) == 0
+    return json.loads(capsys.readouterr().out)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -147,14 +177,29 @@ def test_likelihoods_are_those_of_score_and_long_rows_are_read_in_windows(asked:
     assert len(long) > 60 and value == pytest.approx(counted, abs=2e-3)
 
 
-def test_what_cannot_be_asked_is_named(asked: Any) -> None:
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_asked_is_named(asked: Any, tmp_path: Path) -> None:
     folder, checkpoint, _ = asked
-    with pytest.raises(HarnessError, match="lm-eval knows no task 'chosing'"):
+    with pytest.raises(HarnessError, match="lm-eval knows no task 'chosing'; did you mean 'choosing'"):
         run_harness(checkpoint, ["chosing"], folder=folder)
+    with pytest.raises(HarnessError, match="there is no folder"):
+        run_harness(checkpoint, ["choosing"], folder=folder / "none")
+    for option in ({"limit": 0}, {"shots": -1}, {"batch_tokens": 0}):
+        with pytest.raises(HarnessError, match=f"{next(iter(option))}: .* makes no sense"):
+            run_harness(checkpoint, ["choosing"], folder=folder, **option)  # type: ignore[arg-type]
+    broken = {"task": "broken", "dataset_path": "json", "output_type": "multiple_choice", "test_split": "none"}
+    data = {"dataset_kwargs": {"data_files": {"test": str(folder / "lines.jsonl")}}}
+    (tmp_path / "broken.yaml").write_text(json.dumps(broken | data))
+    with pytest.raises(HarnessError, match="lm-eval cannot ask broken: "):
+        run_harness(checkpoint, ["broken"], folder=tmp_path)
 
 
-def test_without_lm_eval_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("lm_eval", "lm_eval.evaluator"):
+def test_without_lm_eval_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("lm_eval", "lm_eval.tasks"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(HarnessError, match=r"install plait\[harness\]"):
         run_harness(SimpleNamespace(), ["any"])  # type: ignore[arg-type]
+    assert main(["evaluate", "no/model", "--harness", "any"]) == 1  # said before anything is loaded
+    assert "lm-eval cannot be imported" in capsys.readouterr().err

@@ -5,30 +5,29 @@ give it, how likely a whole text is, and what is written until a stop. How a pai
 so that scores compare with published ones.
 """
 
-# b rows, n tokens
-
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from plait.checkpoint.notice import PlaitNotice
 from plait.generation import ModelRunner, Runner, generate
-from plait.generation.padding import padded
-from plait.generation.row import at_least_float32
 from plait.generation.settings import start_id
+from plait.training.continuations import Row, likelihoods
+from plait.words import nearest
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
 
-Row = tuple[list[int], list[int]]  # what stands before, and what is scored
-CHUNK = 256  # tokens of each row whose logits are held at once
 UNBOUNDED = 2048  # tokens of a row of a model that has no longest one: lm-eval's own
 WRITTEN = 256  # tokens that are written where a task does not say how many
+DRAWS = 100  # resamples of a test set, for a standard error without a formula
 
 
 class HarnessError(ValueError):
@@ -56,26 +55,74 @@ def run_harness(
         limit: the first so many questions of each task; ``None``: all.
         batch_tokens: of a batch, padding counted.
 
+    Standard errors are lm-eval's own; those that have no formula are drawn ``DRAWS`` times.
+
     Raises ``HarnessError`` where lm-eval is not installed, does not know a task, or the model cannot be asked.
     """
-    evaluator, manager = _lm_eval("evaluator"), _lm_eval("tasks")
-    known = manager.TaskManager(include_path=None if folder is None else str(folder))
-    if unknown := [name for name in tasks if name not in known.all_tasks]:
-        raise HarnessError(f"harness: lm-eval knows no task {unknown[0]!r}; its own list says which there are.")
+    known = check_tasks(tasks, folder=folder, shots=shots, limit=limit, batch_tokens=batch_tokens)
     answering = adapter(checkpoint, runner, batch_tokens=batch_tokens)
-    found = evaluator.simple_evaluate(
-        model=answering,
-        tasks=list(tasks),
-        task_manager=known,
-        num_fewshot=shots,
-        limit=limit,
-        log_samples=False,
-        bootstrap_iters=0,
-    )
+    with _quietly():
+        try:
+            found = _lm_eval("evaluator").simple_evaluate(
+                model=answering,
+                tasks=list(tasks),
+                task_manager=known,
+                num_fewshot=shots,
+                limit=limit,
+                log_samples=False,
+                bootstrap_iters=DRAWS,
+            )
+        except (ValueError, OSError):
+            raise
+        except Exception as error:  # of a task's description, or of its data
+            raise HarnessError(
+                f"harness: lm-eval cannot ask {', '.join(tasks)}: {type(error).__name__}: {error}"
+            ) from error
     return {
         task: {_metric(key): value for key, value in metrics.items() if isinstance(value, float)}
         for task, metrics in found["results"].items()
     }
+
+
+def check_tasks(
+    tasks: Sequence[str],
+    *,
+    folder: str | Path | None = None,
+    shots: int | None = None,
+    limit: int | None = None,
+    batch_tokens: int = 2048,
+) -> Any:
+    """lm-eval's list of the tasks that there are; ``HarnessError`` for what ``run_harness`` would not take."""
+    for name, number, least in (("shots", shots, 0), ("limit", limit, 1), ("batch_tokens", batch_tokens, 1)):
+        if number is not None and number < least:
+            raise HarnessError(f"{name}: {number} makes no sense; give a whole number from {least}.")
+    manager = _lm_eval("tasks")
+    if folder is not None and not Path(folder).is_dir():
+        raise HarnessError(f"harness: there is no folder {folder} with tasks.")
+    with _quietly():
+        known = manager.TaskManager(include_path=None if folder is None else str(folder))
+    for name in tasks:
+        if name not in known.all_tasks:
+            near = nearest(name, known.all_tasks)
+            hint = f"did you mean {near!r}?" if near else "lm-eval ls tasks lists those there are."
+            raise HarnessError(f"harness: lm-eval knows no task {name!r}; {hint}")
+    return known
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """What lm-eval and its libraries print and warn of is no part of an answer; draws are made in this process."""
+    name, before = "DISABLE_MULTIPROC", os.environ.get("DISABLE_MULTIPROC")
+    os.environ[name] = "1"
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("default", PlaitNotice)  # what plait itself has to say
+            yield
+    finally:
+        del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
 
 
 def _metric(key: str) -> str:
@@ -117,7 +164,7 @@ def adapter(checkpoint: Checkpoint, runner: Runner | None = None, *, batch_token
 
         def _loglikelihood_tokens(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
             rows = [(list(before), list(after)) for _, before, after in requests]
-            return _in_batches(used, rows, start, longest, batch_tokens)
+            return likelihoods(used, rows, start, longest, batch_tokens)
 
         def loglikelihood_rolling(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[float]:
             """The log-probability of each whole text, every token given as much as fits before it."""
@@ -129,7 +176,7 @@ def adapter(checkpoint: Checkpoint, runner: Runner | None = None, *, batch_token
                     token_list=self.tok_encode(text), prefix_token=bos, max_seq_len=longest, context_len=1
                 )
                 rows: list[Row] = [rolling.make_disjoint_window(window) for window in windows]
-                sums.append(sum(value for value, _ in _in_batches(used, rows, start, longest, batch_tokens)))
+                sums.append(sum(value for value, _ in likelihoods(used, rows, start, longest, batch_tokens)))
             return sums
 
         def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
@@ -155,68 +202,6 @@ def adapter(checkpoint: Checkpoint, runner: Runner | None = None, *, batch_token
             return found.text
 
     return Answering()
-
-
-def _in_batches(
-    runner: Runner, rows: Sequence[Row], start: Sequence[int], longest: int, batch_tokens: int
-) -> list[tuple[float, bool]]:
-    """``_scored`` of all rows, like lengths together."""
-    found: dict[int, tuple[float, bool]] = {}
-    order = sorted(range(len(rows)), key=lambda i: -sum(map(len, rows[i])))
-    at = 0
-    while at < len(order):
-        width = max(1, min(sum(map(len, rows[order[at]])), longest))
-        places = order[at : at + max(1, batch_tokens // width)]
-        scores = _scored(runner, [rows[i] for i in places], start, longest)
-        found.update(zip(places, scores, strict=True))
-        at += len(places)
-    return [found[i] for i in range(len(rows))]
-
-
-@torch.inference_mode()
-def _scored(runner: Runner, rows: Sequence[Row], start: Sequence[int], longest: int) -> list[tuple[float, bool]]:
-    """For each row the log-probability of its second part, and whether each token of it is the likeliest there.
-
-    Rows that are too long lose their beginning. With ``start`` the first part is a source.
-    """
-    whole = [[*start, *after] if start else [*before, *after][-(longest + 1) :] for before, after in rows]
-    tokens, mask = padded([row[:-1] for row in whole], runner.device, side="left")  # b n
-    sources: dict[str, Any] = {}
-    if start:
-        sources["source"], sources["source_mask"] = padded(
-            [before[-longest:] for before, _ in rows], runner.device, side="left"
-        )
-    cache = runner.cache(len(rows), total_lengths=[len(row) - 1 for row in whole])
-    scored = max(len(after) for _, after in rows)
-    sums, likeliest = [0.0] * len(rows), [True] * len(rows)
-    for part, wanted in _parts(tokens.shape[1], scored):
-        logits = runner.prefill(
-            tokens[:, part], cache, mask=None if mask is None else mask[:, part], last_only=not wanted, **sources
-        )
-        sources = {}
-        if not wanted:
-            continue
-        logits = at_least_float32(logits)
-        best, norms = logits.argmax(-1), logits.logsumexp(-1)  # b n
-        for i, (row, (_, after)) in enumerate(zip(whole, rows, strict=True)):
-            ahead = tokens.shape[1] - (len(row) - 1)  # padding
-            first = max(part.start, tokens.shape[1] - len(after))
-            places = range(first - part.start, part.stop - part.start)
-            said = torch.tensor([row[part.start + place + 1 - ahead] for place in places], dtype=torch.long)
-            if len(said):
-                own = logits[i, places.start :].gather(1, said.to(logits.device)[:, None])[:, 0]
-                sums[i] += float((own - norms[i, places.start :]).double().sum())
-                likeliest[i] = likeliest[i] and bool((best[i, places.start :].cpu() == said).all())
-    return list(zip(sums, likeliest, strict=True))
-
-
-def _parts(n: int, scored: int) -> Iterator[tuple[slice, bool]]:
-    """Pieces of ``n`` columns, and whether logits are wanted: of the last ``scored``."""
-    ahead = max(n - scored, 0)
-    if ahead:
-        yield slice(0, ahead), False
-    for at in range(ahead, n, CHUNK):
-        yield slice(at, min(at + CHUNK, n)), True
 
 
 def _lm_eval(name: str) -> Any:

@@ -130,6 +130,11 @@ def translation_quality(
     return measured, found
 
 
+def check_installed() -> None:
+    """``QualityError`` where sacrebleu, which counts, is not there."""
+    _sacrebleu()
+
+
 def _quality(name: str, metric: Any, hypotheses: Sequence[str], references: Sequence[str]) -> Quality:
     score = metric.corpus_score(list(hypotheses), [list(references)])
     return Quality(metric=name, value=score.score, detail=str(score), signature=str(metric.get_signature()))
