@@ -99,32 +99,40 @@ def step_of(path: Path) -> int:
 def newest_state(states: Path) -> State | None:
     """The newest state that is whole, and ``None`` where there is none. It says aloud which it is, and which are not
     taken and why; half-written folders of runs that were killed go."""
-    found = newest_folder(states)
-    return None if found is None else read_state(found)
+    found = _newest(states)
+    return None if found is None else _read(*found)
 
 
 def newest_folder(states: Path) -> Path | None:
     """Where the ``newest_state`` is, which is not read yet."""
+    found = _newest(states)
+    return None if found is None else found[0]
+
+
+def _newest(states: Path) -> tuple[Path, dict[str, Any]] | None:
     _tidy(states)
     for path in saved_states(states):
         try:
-            record_of(path)
+            record = record_of(path)
         except StateError as error:
             notice(f"{error} It is not taken.")
             continue
         notice(f"{path}: going on after step {step_of(path)}.")
-        return path
+        return path, record
     return None
 
 
 def read_state(path: Path) -> State:
     """The state in a folder. Raises ``StateError`` for what is not whole."""
+    return _read(path, record_of(path))
+
+
+def _read(path: Path, record: Mapping[str, Any]) -> State:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     from plait.training.shards import read_shards
 
-    record = record_of(path)
     if record.get("sharded"):
         return read_shards(path, record)
     there = {part: name for part, name in FILES.items() if name in record["sha256"]}
