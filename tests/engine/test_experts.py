@@ -82,6 +82,7 @@ def test_bfloat16_experts() -> None:
     assert far(logits(engine, tokens), wide(tokens)) < 1e-4
 
 
+@pytest.mark.filterwarnings("ignore:threads")  # more of them than this machine may have processors
 @pytest.mark.skipif(not kernels.available(), reason=kernels.why_not())
 @pytest.mark.parametrize("rows", [1, 2, 4, 5, 70])
 def test_a_row_is_the_same_alone_and_among_others(rows: int) -> None:

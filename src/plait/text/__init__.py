@@ -7,7 +7,7 @@ from plait.text.chat_template import ChatTemplate, Limits
 from plait.text.cost import Cost, cost
 from plait.text.detokenizer import Detokenizer
 from plait.text.error import TokenizerError
-from plait.text.folder import load_tokenizer, vocabularies
+from plait.text.folder import load_tokenizer, vocabularies, with_target
 from plait.text.gguf import tokenizer_from_gguf
 from plait.text.to_gguf import tokenizer_to_gguf
 from plait.text.tokenizer import Segmenter, Tokenizer
@@ -29,4 +29,5 @@ __all__ = [
     "train_tokenizer",
     "tokenizer_to_gguf",
     "vocabularies",
+    "with_target",
 ]

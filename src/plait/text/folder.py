@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from tokenizers import AddedToken
@@ -41,8 +42,11 @@ FILES = (
 )
 
 
+TARGET = "target_tokenizer"  # of a tokenizer's folder: the folder of its ``target``
+
+
 def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | None:
-    """The tokenizer of a folder, or None where it holds none.
+    """The tokenizer of a folder, or None where it holds none; its ``target`` is in the folder ``target_tokenizer``.
 
     ``usual``: the tokenizer's class (``"BertTokenizer"``) where the files do not name one.
 
@@ -52,6 +56,22 @@ def load_tokenizer(folder: str | Path, usual: str | None = None) -> Tokenizer | 
     them. Raises TokenizerError where a file cannot be meant.
     """
     folder = Path(folder)
+    found = _load(folder, usual)
+    target = _load(folder / TARGET, usual) if found is not None else None
+    return found if found is None or target is None else with_target(found, target)
+
+
+def with_target(source: Tokenizer, target: Tokenizer) -> Tokenizer:
+    """The tokenizer of sources beside that of targets; both are saved."""
+
+    def write(folder: Path) -> None:
+        source.save(folder)
+        target.save(folder / TARGET)
+
+    return replace(source, target=target, write=write)
+
+
+def _load(folder: Path, usual: str | None) -> Tokenizer | None:
     for names, read in _KINDS:
         if all((folder / name).is_file() for name in names):
             return read(TokenizerFiles(folder, usual))

@@ -13,14 +13,14 @@ from plait.data.labelled import read_labelled
 from plait.data.lines import Tally
 from plait.data.pairs import read_pairs
 from plait.data.sources import HUB, find
-from plait.text import Tokenizer, load_tokenizer, train_tokenizer
+from plait.text import Tokenizer, load_tokenizer, train_tokenizer, with_target
 from plait.text.training import KINDS
 from plait.training.places import RecipeError
 from plait.training.settings import Recipe
+from plait.training.together import TRAINED
 from plait.words import nearest
 
 FOLDER = "PLAIT_DATA"  # the variable that names where recipes' data is
-TRAINED = ("characters", "alphabet", "bytes", "train")
 
 
 def located(paths: Iterable[str], data: Path | None) -> tuple[str, ...]:
@@ -58,7 +58,11 @@ def tokenizer_of(recipe: Recipe, checkpoint: Checkpoint | None) -> Tokenizer:
             raise RecipeError(f"data.tokenizer: {recipe.model.checkpoint} has none; name one.")
         return checkpoint.tokenizer
     if said is None or said in TRAINED:
-        return _trained(recipe, said or "train")
+        what = said or "train"
+        if recipe.data.joint:
+            return _trained(recipe, what, texts(recipe))
+        source, target = (_trained(recipe, what, texts(recipe, side)) for side in (0, 1))
+        return with_target(source, target)
     folder = Path(said).expanduser()
     if folder.is_dir() and (found := load_tokenizer(folder)) is not None:
         return found
@@ -74,7 +78,7 @@ def tokenizer_of(recipe: Recipe, checkpoint: Checkpoint | None) -> Tokenizer:
     return other
 
 
-def _trained(recipe: Recipe, what: str) -> Tokenizer:
+def _trained(recipe: Recipe, what: str, texts: Iterable[str]) -> Tokenizer:
     data, kind = recipe.data, recipe.objective.kind
     if data.tokenizer_kind not in KINDS:
         near = nearest(data.tokenizer_kind, KINDS)
@@ -93,7 +97,7 @@ def _trained(recipe: Recipe, what: str) -> Tokenizer:
             "data.tokenizer: chats need a tokenizer with a chat template; name one, or go on from a model."
         )
     return train_tokenizer(
-        texts(recipe),
+        texts,
         kind=algorithm,
         vocab_size=data.vocab_size,
         min_frequency=1 if algorithm in ("characters", "alphabet") else 2,  # a character that occurs is one
@@ -102,12 +106,12 @@ def _trained(recipe: Recipe, what: str) -> Tokenizer:
     )
 
 
-def texts(recipe: Recipe) -> Iterator[str]:
-    """All text of the training data, in pieces, as a tokenizer learns from it."""
+def texts(recipe: Recipe, side: int | None = None) -> Iterator[str]:
+    """All text of the training data, in pieces, as a tokenizer learns from it; of pairs one ``side`` alone, or both."""
     data = recipe.data
     if data.format == "pairs":
         for pair in read_pairs(data.train, Tally(), lowercase=data.lowercase):
-            yield from pair
+            yield from pair if side is None else (pair[side],)
         return
     if data.format == "labelled":
         for sample in read_labelled(data.train, Tally()):

@@ -100,10 +100,10 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
     tokenizer = tokenizer or tokenizer_of(recipe, checkpoint)
     if checkpoint is None:
         checkpoint = _fresh(recipe, tokenizer)
-    elif len(tokenizer) > checkpoint.architecture.vocab_size:
+    elif len(tokenizer.target or tokenizer) > checkpoint.architecture.vocab_size:
         raise RecipeError(
-            f"data.tokenizer: it has {len(tokenizer):,} tokens, and {recipe.model.checkpoint} rows for "
-            f"{checkpoint.architecture.vocab_size:,}."
+            f"data.tokenizer: it has {len(tokenizer.target or tokenizer):,} tokens, and {recipe.model.checkpoint} rows "
+            f"for {checkpoint.architecture.vocab_size:,}."
         )
     else:
         checkpoint = replace(checkpoint, tokenizer=tokenizer)
@@ -120,9 +120,12 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
 
 
 def _fresh(recipe: Recipe, tokenizer: Tokenizer) -> Checkpoint:
-    architecture = architecture_of(recipe.model, vocab_size=len(tokenizer))
+    writer, apart = tokenizer.target or tokenizer, tokenizer.target is not None
+    architecture = architecture_of(
+        recipe.model, vocab_size=len(writer), source_vocab_size=len(tokenizer) if apart else None
+    )
     drawn = load(architecture, random=recipe.model.initialization, seed=recipe.run.seed)
-    return replace(drawn, tokenizer=tokenizer, rules=rules_of(tokenizer, architecture))
+    return replace(drawn, tokenizer=tokenizer, rules=rules_of(writer, architecture))
 
 
 def rules_of(tokenizer: Tokenizer, architecture: Architecture) -> DecodeRules:

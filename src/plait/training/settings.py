@@ -61,6 +61,9 @@ class Data:
     )
     tokenizer_kind: str = _setting("byte-bpe", "the kind of tokenizer that is trained")
     vocab_size: int = _setting(8000, "tokens of the tokenizer that is trained", above=0)
+    joint: bool = _setting(
+        True, "paired: the tokenizer that is trained is one for both sides; else each has one of vocab_size tokens"
+    )
     length: int = _setting(256, "tokens in a row, at most", above=0)
     batch_rows: int | None = _setting(None, "rows in a step, all micro-batches and processes together", above=0)
     batch_tokens: int | None = _setting(None, "target tokens in a step, at most, instead of batch_rows", above=0)

@@ -14,6 +14,7 @@ from plait.training.shape import architecture_of
 COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
     "data.packing": ("objective.kind", ("causal", "masked", "spans", "denoising")),
+    "data.joint": ("objective.kind", ("paired",)),
     "data.label_until": ("objective.kind", ("classes", "values")),
     "objective.label_smoothing": (
         "objective.kind",
@@ -57,6 +58,7 @@ NEEDED = (  # at least one of these is said
     ("data.batch_rows", "data.batch_tokens"),
     ("run.steps", "run.epochs", "run.minutes"),
 )
+TRAINED = ("characters", "alphabet", "bytes", "train")  # tokenizers by what is made of the data, instead of found
 FORMATS = {  # objective -> the format its data has
     "paired": "pairs",
     "chat": "chat",
@@ -91,7 +93,9 @@ def check(recipe: Recipe) -> Recipe:
     for places in NEEDED:
         if not any(get(recipe, place) for place in places):
             raise RecipeError(f"{places[0]}: say it" + (f", or {_either(places[1:])}." if places[1:] else "."))
-    model, kind = recipe.model, recipe.objective.kind
+    model, kind, tokenizer = recipe.model, recipe.objective.kind, recipe.data.tokenizer
+    if not recipe.data.joint and (model.checkpoint is not None or tokenizer not in (None, *TRAINED)):
+        raise RecipeError("data.joint: false is for tokenizers that are trained; one that is there is as it is.")
     if model.lora_rank and model.checkpoint is None:
         raise RecipeError("model.lora_rank: LoRA adapts weights that were learnt; say whose with model.from.")
     if model.checkpoint is not None and (changed := [key for key in model.overrides if key != "head"]):
