@@ -15,6 +15,7 @@ from plait.data.store import tokenised
 from plait.data.tokens import Tokens
 from plait.data.whole_words import continuing
 from plait.training.places import RecipeError
+from plait.training.split_text import split_text
 from plait.training.stream_inputs import Both, Inputs
 
 
@@ -28,7 +29,7 @@ def _tokens(inputs: Inputs, *, bare: bool = False) -> tuple[Tokens, Tokens | Non
 
     train = read(data.train)
     if data.valid_fraction:
-        return train.split(data.valid_fraction)
+        return split_text(train, data.valid_fraction, inputs.tokenizer)
     return train, read(data.valid) if data.valid else None
 
 
