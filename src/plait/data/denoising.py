@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,27 @@ from plait.data.order import draws
 from plait.data.rows import Ids, Rows, padded, teacher_forced
 from plait.data.samples import Numbers
 from plait.data.whole_words import words
+
+ENDS = (".", "!", "?", "。", "！", "？")
+
+
+class Vocabulary(Protocol):
+    """What sentences ask of a tokenizer: ``plait.Tokenizer`` is one."""
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids that are no text."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def token(self, id: int) -> str:
+        """The vocabulary's own spelling; a ValueError where the id is none."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,6 +110,22 @@ class Denoising:
     @cached_property
     def _ends(self) -> Numbers:
         return np.array(sorted(self.sentence_ends), np.int64)
+
+
+def sentence_ends(tokenizer: Vocabulary) -> list[int]:
+    """The ids whose text ends as a sentence does. Raises DataError where the vocabulary has none."""
+    found = [id for id in range(len(tokenizer)) if id not in tokenizer.special_ids and _ends_sentence(tokenizer, id)]
+    if not found:
+        raise DataError(f"permute: no token of this vocabulary ends in one of {' '.join(ENDS)}; leave permute out.")
+    return found
+
+
+def _ends_sentence(tokenizer: Vocabulary, id: int) -> bool:
+    try:
+        tokenizer.token(id)
+    except ValueError:  # left out of the vocabulary
+        return False
+    return tokenizer.decode([id]).rstrip().endswith(ENDS)
 
 
 def permuted(text: Ids, ends: Numbers, noise: np.random.Generator) -> Ids:

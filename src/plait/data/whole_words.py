@@ -33,16 +33,22 @@ class Vocabulary(Protocol):
 
 
 def continuing(tokenizer: Vocabulary) -> NDArray[np.bool_]:
-    """For every id whether it goes on with a word; letters and digits do, other signs are words of their own.
+    """``word_marks``; raises DataError where the vocabulary marks no words."""
+    found = word_marks(tokenizer)
+    if found is None:
+        raise DataError("whole_words: this vocabulary marks no words; leave whole_words out.")
+    return found
 
-    Raises DataError where the vocabulary marks no words.
-    """
+
+def word_marks(tokenizer: Vocabulary) -> NDArray[np.bool_] | None:
+    """For every id whether it goes on with a word; letters and digits do, other signs are words of their own. None
+    where the vocabulary marks no words: one of characters, say."""
     tokens = [_token(tokenizer, id) for id in range(len(tokenizer))]
     if any(token.startswith(_CONTINUES) and len(token) > 2 for token in tokens):
         return np.array([token.startswith(_CONTINUES) and len(token) > 2 for token in tokens])
     marks = [mark for mark in _BEGINS if any(token[:1] == mark and len(token) > 1 for token in tokens)]
     if not marks:
-        raise DataError("whole_words: this vocabulary marks no words; leave whole_words out.")
+        return None
     return np.array([token[:1].isalnum() and token[0] not in marks for token in tokens])
 
 

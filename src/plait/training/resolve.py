@@ -26,7 +26,7 @@ from plait.training.sample_streams import said
 from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
 from plait.training.streams import Inputs, streams
-from plait.training.together import FORMATS
+from plait.training.together import FORMATS, HIDING
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,8 @@ def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
     precision = recipe.run.precision
     if precision == "auto":
         precision = "pure_bfloat16" if multiplies_bfloat16(own_device()) else "float32"
-    return replace(recipe, data=changed, run=replace(recipe.run, precision=precision))
+    objective = replace(recipe.objective, mask_rate=recipe.objective.hidden) if kind in HIDING else recipe.objective
+    return replace(recipe, data=changed, objective=objective, run=replace(recipe.run, precision=precision))
 
 
 def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:

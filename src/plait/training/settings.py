@@ -99,11 +99,23 @@ class Objective:
         "paired: over all tokens, or those alone that occur in the data's targets, which is less work; the finished "
         "model then never writes another",
     )
-    mask_rate: float = _setting(0.15, "masked, spans, denoising: share of tokens that are hidden", above=0, below=1)
-    mean_span: float = _setting(3.0, "spans, denoising: tokens in a hidden span, on average", least=1)
+    mask_rate: float | None = _setting(
+        None,
+        "masked, spans, denoising: share of tokens, or words, that are hidden; none: .15 (BERT, T5), of denoising .3 "
+        "(BART)",
+        above=0,
+        below=1,
+    )
+    mean_span: float = _setting(3.0, "spans, denoising: tokens, or words, in a hidden span, on average", least=1)
+    permute: bool = _setting(False, "denoising: sentences change places too")
     whole_words: bool = _setting(False, "masked: the pieces of a word are hidden together")
     temperature: float = _setting(0.05, "contrastive: similarities are divided by this", above=0)
     z_loss: float = _setting(0.0, "weight of log(Z)**2 of each target's logits in the loss", least=0)
+
+    @property
+    def hidden(self) -> float:
+        """``mask_rate``, or what it is where that is not said."""
+        return self.mask_rate if self.mask_rate is not None else 0.3 if self.kind == "denoising" else 0.15
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from plait.data.denoising import Denoising
+from plait.data.denoising import Denoising, sentence_ends
 from plait.data.masked import Masked
 from plait.data.packing import CausalStream
 from plait.data.rows import Ragged
@@ -13,7 +13,7 @@ from plait.data.sources import find
 from plait.data.spans import Spans, text_length
 from plait.data.store import tokenised
 from plait.data.tokens import Tokens
-from plait.data.whole_words import continuing
+from plait.data.whole_words import continuing, word_marks
 from plait.training.places import RecipeError
 from plait.training.split_text import split_text
 from plait.training.stream_inputs import Both, Inputs
@@ -85,7 +85,7 @@ def masked(inputs: Inputs) -> Both:
             before=before,
             after=after,
             specials=tokenizer.special_ids,
-            rate=recipe.objective.mask_rate,
+            rate=recipe.objective.hidden,
             continues=continuing(tokenizer) if recipe.objective.whole_words else None,
             seed=recipe.run.seed,
             pad=inputs.pad,
@@ -100,7 +100,7 @@ def spans(inputs: Inputs) -> Both:
     found = [id for n in range(1000) if (id := tokenizer.id(f"<extra_id_{n}>")) is not None]
     if not found:
         raise RecipeError("data.tokenizer: spans need sentinels, <extra_id_0> and on, and this vocabulary has none.")
-    rate, mean_span = recipe.objective.mask_rate, recipe.objective.mean_span
+    rate, mean_span = recipe.objective.hidden, recipe.objective.mean_span
 
     def objective(rows: Any) -> Spans:
         return Spans(
@@ -130,9 +130,10 @@ def denoising(inputs: Inputs) -> Both:
             start=inputs.start,
             before=before,
             after=after,
-            rate=recipe.objective.mask_rate,
+            rate=recipe.objective.hidden,
             mean_span=recipe.objective.mean_span,
-            continues=continuing(tokenizer),
+            continues=word_marks(tokenizer),
+            sentence_ends=sentence_ends(tokenizer) if recipe.objective.permute else (),
             seed=recipe.run.seed,
             pad=inputs.pad,
         )

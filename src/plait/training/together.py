@@ -10,6 +10,8 @@ from plait.training.places import RecipeError, get, keys
 from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
 
+HIDING = ("masked", "spans", "denoising")  # objectives that hide some of a text
+
 # setting -> (the setting that decides, the values under which it counts)
 COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
@@ -21,8 +23,9 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
         ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
     ),
     "objective.softmax": ("objective.kind", ("paired",)),
-    "objective.mask_rate": ("objective.kind", ("masked", "spans", "denoising")),
+    "objective.mask_rate": ("objective.kind", HIDING),
     "objective.mean_span": ("objective.kind", ("spans", "denoising")),
+    "objective.permute": ("objective.kind", ("denoising",)),
     "objective.whole_words": ("objective.kind", ("masked",)),
     "objective.temperature": ("objective.kind", ("contrastive",)),
     "optimizer.matrix_lr": ("optimizer.kind", ("muon",)),
