@@ -61,12 +61,17 @@ def judge(
     """
     if checkpoint.tokenizer is None:
         raise RecipeError("tokenizer: the checkpoint has none to read the data with.")
+    for name, number in (("length", length), ("batch_rows", batch_rows)):
+        if number is not None and number < 1:
+            raise RecipeError(f"{name}: {number} makes no sense; give a whole number from 1.")
+    if unknown := [name for name in metrics or () if name not in METRICS]:
+        raise RecipeError(f"metrics: {unknown[0]!r} is not one of {', '.join(METRICS)}.")
     a = checkpoint.architecture
     kind: Any = objective or objective_of(a)
     if metrics is None:
         metrics = [name for name in METRICS if not METRICS[name] or kind in METRICS[name]]
     data = Data(
-        train=located(files, None),
+        train=_found(files),
         valid=("as train",),
         format=cast(Any, FORMATS.get(kind, "text")),
         length=length or min(512, a.max_length or 512),
@@ -97,6 +102,13 @@ def judge(
         qualities, _ = translation_quality(checkpoint, sources, references, metrics=asked, **translating)
         found |= {name: quality.value for name, quality in qualities.items()}
     return {name: found[name] for name in metrics}, qualities
+
+
+def _found(files: Sequence[str]) -> tuple[str, ...]:
+    try:
+        return located(files, None)
+    except RecipeError as error:  # whose advice is about recipes
+        raise RecipeError(f"{str(error).partition(';')[0]}.") from None
 
 
 def _among(checkpoint: Checkpoint, stream: Stream) -> Tensor | None:

@@ -22,6 +22,7 @@ from plait.training.inputs import located, tokenizer_of
 from plait.training.labelling import with_labels
 from plait.training.places import RecipeError
 from plait.training.processes import own_device
+from plait.training.quality import METRICS as TRANSLATED
 from plait.training.sample_streams import said
 from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
@@ -126,7 +127,10 @@ def _fresh(recipe: Recipe, tokenizer: Tokenizer) -> Checkpoint:
         recipe.model, vocab_size=len(writer), source_vocab_size=len(tokenizer) if apart else None
     )
     drawn = load(architecture, random=recipe.model.initialization, seed=recipe.run.seed)
-    return replace(drawn, tokenizer=tokenizer, rules=rules_of(writer, architecture))
+    rules, evaluate = rules_of(writer, architecture), recipe.evaluate
+    if {*TRANSLATED} & {*evaluate.metrics}:  # as it is judged in the run, so it will translate
+        rules = replace(rules, beams=evaluate.beams, length_penalty=evaluate.length_penalty)
+    return replace(drawn, tokenizer=tokenizer, rules=rules)
 
 
 def rules_of(tokenizer: Tokenizer, architecture: Architecture) -> DecodeRules:
