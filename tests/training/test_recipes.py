@@ -24,15 +24,15 @@ QUICK = [*SHORT, "--evaluate.every", "2", "--evaluate.samples", "0", "--run.prec
 
 def small(name: str, folder: Path) -> list[str]:
     """Options that leave of a recipe what the test can afford."""
-    options = ["--data.length", "32"]
-    if name in FROM:
-        return [*options, "--model.from", str(FROM[name](folder)), "--data.batch_rows", "4"]
     recipe = read_recipe(next(path for path in RECIPES if path.stem == name))
+    options = ["--data.length", "32"]
+    options += ["--data.batch_rows", "4"] if recipe.data.batch_rows else ["--data.batch_tokens", "64"]
+    if name in FROM:
+        return [*options, "--model.from", str(FROM[name](folder))]
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2}
     layers = [key for key in recipe.model.overrides if key.endswith("_layers")]
     options += [word for key, value in sizes.items() for word in (f"--model.{key}", str(value))]
     options += [word for key in layers for word in (f"--model.{key}", "1")]
-    options += ["--data.batch_rows", "4"] if recipe.data.batch_rows else ["--data.batch_tokens", "64"]
     if recipe.data.tokenizer is None:
         options += ["--data.vocab_size", "500"]
     return options
