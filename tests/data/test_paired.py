@@ -6,16 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from plait.checkpoint import DecodeRules
 from plait.data.error import DataError
 from plait.data.given import Given, given
 from plait.data.lines import Tally
-from plait.data.paired import Paired, encoders, in_one_row
+from plait.data.paired import Paired, encoders
 from plait.data.rows import Ragged, padded
 from plait.text import Tokenizer, load_tokenizer, train_tokenizer
-from tests.data.making import in_memory
 from tests.text import making
 
 TEXT = ["the cat sat on the mat", "die katze sass auf der matte"] * 4
@@ -88,26 +86,6 @@ def test_a_bart_says_its_bos_and_its_eos_once(tmp_path: Path):
     assert (ids.count(tokenizer.bos), ids.count(tokenizer.eos)) == (1, 1) and ids[0] == 1 and ids[-1] == 2
 
 
-def letters(texts):
-    return [[ord(letter) for letter in text] for text in texts]
-
-
-def test_a_decoder_alone_is_asked_for_the_target():
-    rows = in_one_row(
-        [("ab", "cd"), ("e", "f")], Tally(), encode=letters, separator=[1, 2], end=3, before=[9], length=9
-    )
-    batch = Given(*in_memory(rows)).batch(np.array([0, 1]), 0)
-    assert batch.tokens.tolist() == [[9, 97, 98, 1, 2, 99, 100], [9, 101, 1, 2, 102, 0, 0]]
-    assert batch.targets.tolist() == [[-100] * 4 + [99, 100, 3], [-100] * 3 + [102, 3, -100, -100]]
-    assert batch.mask is not None and torch.equal(batch.mask.sum(1), torch.tensor([7, 5]))
-    with pytest.raises(DataError, match="separator"):
-        in_one_row([("a", "b")], Tally(), encode=letters, separator=[], end=3, length=9)
-
-
-def test_tl3_a_row_cut_to_its_end_alone_is_left_out_and_counted():
-    pairs = [("abc", "defgh"), ("abcdefgh", "ij"), ("a", "b")]
-    rows = in_one_row(pairs, tally := Tally(), encode=letters, separator=[1], end=3, length=8, longest="cut")
-    assert [list(ids) for ids, _ in rows] == [[97, 98, 99, 1, 100, 101, 102, 3], [97, 1, 98, 3]]
-    assert (tally.over_long, tally.cut) == (2, 1)
+def test_nothing_left_is_refused():
     with pytest.raises(DataError, match=r"nothing is left of it \(1 over-long\)"):
         list(given([([1, 2, 3], [1, 2, 3])], Tally(), length=2))

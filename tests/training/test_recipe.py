@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from plait.training.places import SECTIONS, RecipeError, keys
 from plait.training.recipe import parse, read_recipe, to_text
+from plait.training.resolve import decide
 from plait.training.settings import Recipe
 
 MODEL = "[model]\nd_model = 16\nn_heads = 2\nd_ff = 32\nn_decoder_layers = 1\n"
@@ -199,3 +200,9 @@ def test_every_setting_is_written(write: Write):
     written = parse(to_text(read_recipe(write(MODEL + REST))))
     assert set(written) == set(SECTIONS) == set(get_type_hints(Recipe))
     assert set(written["evaluate"]) == set(keys("evaluate"))
+
+
+def test_a_decoder_alone_is_sent_to_chats_for_pairs(write: Write):
+    path = write(MODEL + REST + '[objective]\nkind = "paired"\n')
+    with pytest.raises(RecipeError, match=r"of kind decoder \(.*\); of a decoder alone make chats of the pairs"):
+        decide(read_recipe(path))

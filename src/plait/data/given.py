@@ -59,21 +59,20 @@ def given(
     *,
     length: int,
     longest: Longest = "drop",
-    end: int = 0,
 ) -> Iterator[list[Sequence[int]]]:
     """Rows of ids and of what is asked, those that are longer than ``length`` left out or cut.
 
-    A cut row keeps its last ``end`` tokens, and is left out where nothing else would be asked of it.
+    A cut row of which nothing would be asked is left out too.
 
     Raises DataError where nothing is left.
     """
     kept = 0
     for ids, asked in rows:
-        fitting = fit((ids, asked), length, longest, tally, end=end)
+        fitting = fit((ids, asked), length, longest, tally)
         if fitting is None:
             continue
-        if len(ids) > length and sum(target != UNCOUNTED for target in fitting[1]) <= end:
-            tally.cut -= 1  # nothing but the end is asked: it is left out after all
+        if len(ids) > length and all(target == UNCOUNTED for target in fitting[1]):
+            tally.cut -= 1  # it is left out after all
             continue
         kept += 1
         yield fitting

@@ -1,28 +1,25 @@
-"""Paired: a source that an encoder reads, and the target that a decoder says of it; or both in a decoder's one row.
+"""Paired: a source that an encoder reads, and the target that a decoder says of it.
 
-    encoder and decoder                          decoder alone
-    source    the cat </s>                       tokens    the cat <sep> die Katze
-    tokens    <s> die Katze                      targets    -   -    die Katze </s>
+    source    the cat </s>
+    tokens    <s> die Katze
     targets   die Katze </s>
+
+A decoder alone is asked for one text behind another as chats (``chat.py``).
 
 Legend: b pairs, n target tokens, m source tokens.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
-from plait.data.batch import UNCOUNTED, Batch
+from plait.data.batch import Batch
 from plait.data.error import DataError
-from plait.data.given import given
-from plait.data.lines import Tally
-from plait.data.longest import Longest
-from plait.data.pairs import CHUNK, Encode, Pair
+from plait.data.pairs import Encode
 from plait.data.rows import Rows, padded, teacher_forced
 from plait.data.samples import Numbers
 
@@ -116,45 +113,3 @@ class Paired:
         source, source_mask = padded([self.source[row] for row in rows], self.pad)  # b m
         tokens, targets, mask = teacher_forced([self.target[row] for row in rows], self.start, self.pad)  # b n
         return Batch(tokens=tokens, targets=targets, mask=mask, source=source, source_mask=source_mask)
-
-
-def in_one_row(
-    pairs: Iterable[Pair],
-    tally: Tally,
-    *,
-    encode: Encode,
-    separator: Sequence[int],
-    end: int,
-    length: int,
-    before: Sequence[int] = (),
-    longest: Longest = "drop",
-) -> Iterator[list[Sequence[int]]]:
-    """Pairs as rows for ``Given``, of a decoder alone: it reads a source and a separator, and is asked for the target
-    and its end.
-
-    Args:
-        pairs: texts.
-        tally: counts what is over-long, and what is cut.
-        encode: texts to ids, with nothing around them.
-        separator: the ids between the two; a prompt ends in them.
-        end: the id behind a target.
-        length: the most tokens of a row, all of them counted.
-        before: the ids that begin every row.
-        longest: what becomes of longer rows; a cut one keeps its end.
-
-    Raises DataError without a separator, and where nothing is left.
-    """
-    if not separator:
-        raise DataError("separator: a decoder alone must see where a source ends; give the ids that say so.")
-
-    def rows() -> Iterator[tuple[Sequence[int], Sequence[int]]]:
-        texts = iter(pairs)
-        while chunk := list(itertools.islice(texts, CHUNK)):
-            for source, target in zip(
-                encode([one for one, _ in chunk]), encode([two for _, two in chunk]), strict=True
-            ):
-                read = [*before, *source, *separator]
-                said = [*target, end]
-                yield [*read, *said], [*([UNCOUNTED] * len(read)), *said]
-
-    return given(rows(), tally, length=length, longest=longest, end=1)

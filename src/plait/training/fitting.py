@@ -36,10 +36,11 @@ def check_fit(recipe: Recipe, architecture: Architecture) -> None:
     """``RecipeError`` where the model cannot be asked what the objective asks, or has no positions for its rows."""
     kind = recipe.objective.kind
     if architecture.kind not in NEEDS[kind]:
+        chats = "; of a decoder alone make chats of the pairs: objective.kind chat" if kind == "paired" else ""
         raise RecipeError(
             f"objective.kind: {kind!r} trains a model of kind {' or '.join(NEEDS[kind])}, and [model] is of kind "
             f"{architecture.kind} ({architecture.n_encoder_layers} encoder and {architecture.n_decoder_layers} decoder "
-            "layers)."
+            f"layers){chats if architecture.kind == DECODER else ''}."
         )
     head = HEADS.get(kind)
     if head is not None and architecture.head != head:
