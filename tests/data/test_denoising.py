@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plait.data.denoising import Denoising, infilled, permuted
+from plait.data.denoising import Denoising, infilled, permuted, sentence_ends
 from plait.data.error import DataError
 from plait.data.order import draws
 from plait.data.rows import Ragged
+from plait.text import train_tokenizer
 
 MASK, BOS, EOS, DOT = 1000, 1001, 1002, 50
 
@@ -82,3 +83,16 @@ def test_what_makes_no_noise_is_refused():
         objective([[1]], rate=1.0)
     with pytest.raises(DataError, match="never learn to stop"):
         Denoising(rows=Ragged.of([[1]]), mask=MASK, start=0, after=())
+
+
+def test_sentences_end_where_their_tokens_say_so():
+    text = "It rains. Does it? Yes! 下雨了。 A. B"
+    for kind in ("byte-bpe", "bpe", "characters", "bytes"):
+        tokenizer = train_tokenizer([text] * 3, kind=kind, vocab_size=600)
+        ids = tokenizer.encode(text)
+        ends = np.flatnonzero(np.isin(ids, sentence_ends(tokenizer)))
+        found = [tokenizer.decode(part) for part in np.split(np.array(ids), ends + 1)]
+        others = ["It rains.", " Does it?", " Yes!", " 下雨了。", " A.", " B"]
+        assert found == (others if kind != "bytes" else [*others[:3], " 下雨了。 A.", " B"]), kind
+    with pytest.raises(DataError, match="permute: no token of this vocabulary ends"):
+        sentence_ends(train_tokenizer(["abc"], kind="alphabet", min_frequency=1))
