@@ -40,6 +40,26 @@ def test_the_papers_lengths():
     assert gone.sum() == 85 and np.sum(np.diff(gone.astype(int)) == 1) == 28  # 15 % in spans of 3
 
 
+def test_t5_batches_equal_worked_examples(monkeypatch: pytest.MonkeyPatch):
+    """The figure's text and a shorter one, cut out by hand, as T5's encoder and decoder get them: </s> is 1, <pad> is 0
+    and begins what the decoder reads, and the sentinels go down from the highest id, <extra_id_0>."""
+    cut = {10: "--XX----X-", 5: "-XX--"}
+
+    def spans(length: int, *_: object, **options: object) -> np.ndarray:
+        return np.array([sign == "X" for sign in cut[length]])
+
+    monkeypatch.setattr("plait.data.spans.noise_spans", spans)
+    rows = Ragged.of([range(10, 20), range(30, 35)])
+    batch = Spans(rows=rows, sentinels=range(32099, 31999, -1), start=0, end=1).batch(np.array([0, 1]), 0)
+    assert batch.source is not None and batch.source_mask is not None and batch.mask is not None
+    X, Y, Z, no = 32099, 32098, 32097, -100  # the last sentinel stands for the end that was kept, as in the figure
+    assert batch.source.tolist() == [[10, 11, X, 14, 15, 16, 17, Y, 19, 1], [30, X, 33, 34, 1, 0, 0, 0, 0, 0]]
+    assert batch.source_mask.sum(1).tolist() == [10, 5]
+    assert batch.tokens.tolist() == [[0, X, 12, 13, Y, 18, Z], [0, X, 31, 32, Y, 0, 0]]
+    assert batch.targets.tolist() == [[X, 12, 13, Y, 18, Z, 1], [X, 31, 32, Y, 1, no, no]]
+    assert batch.mask.tolist() == [[True] * 7, [True] * 5 + [False] * 2]
+
+
 @given(
     length=st.integers(2, 120),
     rate=st.sampled_from([0.15, 0.5, 0.9]),
