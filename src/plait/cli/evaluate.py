@@ -96,7 +96,7 @@ def evaluate(
     """Print loss, perplexity, bits a byte, accuracy, BLEU and chrF: whatever measures what the model is asked. Or, with
     --harness, lm-eval's metrics of its tasks.
 
-    The options from --objective to --max-new-tokens go with --data, those from --include-path to --plain with --harness.
+    Options from --objective to --max-new-tokens go with --data, those from --include-path to --plain with --harness.
 
     Parameters
     ----------
