@@ -28,6 +28,7 @@ class Pass:
         device: whose kernels compute.
         residual, attention, activation: whether something is dropped there.
         slices: how many devices share the heads and feed-forward rows of each layer.
+        norms: whether the weights of norms learn.
         learns: whether what a matrix reads is kept, by the matrix's name: it learns, or an adapter beside it does.
     """
 
@@ -42,6 +43,7 @@ class Pass:
     attention: bool = False
     activation: bool = False
     slices: int = 1
+    norms: bool = True
     learns: Callable[[str], bool] = lambda name: True
 
     @property
@@ -76,10 +78,10 @@ def norm(a: Architecture, p: Pass, numbers: int, width: int, size: int) -> int:
     size = WIDE if p.autocast and p.device == "cuda" else size  # where autocast leaves no norm in half precision
     spread = numbers // width * WIDE * (2 if a.norm == "layernorm" else 1)
     if a.norm_weight == "offset":  # normed in float32, and multiplied by 1 + w after that
-        return 2 * numbers * WIDE + spread
+        return (1 + p.norms) * numbers * WIDE + spread
     if a.norm == "layernorm" or p.device == "cuda" or a.norm_weight == "none":
         return numbers * size + spread
-    return 2 * numbers * WIDE + spread
+    return (1 + p.norms) * numbers * WIDE + spread
 
 
 def length_of(tower: Tower, p: Pass) -> int:

@@ -33,6 +33,7 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "fill": "plait.cli.fill:fill",
     "tokenizer": "plait.cli.tokenizer:app",
     "train": "plait.cli.train:train",
+    "plan": "plait.cli.plan:plan",
     "evaluate": "plait.cli.evaluate:evaluate",
     "settings": "plait.cli.train:settings",
     "verify": "plait.cli.verify:verify",

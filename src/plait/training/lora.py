@@ -116,6 +116,16 @@ def attach(
     return put(model, Adapter(updates=updates, whole=trained, dropout=dropout))
 
 
+def adapted_shapes(model: Transformer, rank: int, targets: Sequence[str] | None) -> dict[str, tuple[int, int]]:
+    """Name and shape of every parameter that ``attach`` would add to a model, which may be empty (on meta)."""
+    linears = _linears(model)
+    shapes: dict[str, tuple[int, int]] = {}
+    for name in _default(model, linears) if targets is None else _matching(targets, list(linears), model):
+        out, width = linears[name].weight.shape
+        shapes |= {f"{name}.{CHILD}.down": (rank, width), f"{name}.{CHILD}.up": (out, rank)}
+    return shapes
+
+
 def put(model: Transformer, adapter: Adapter) -> Attached:
     """Freeze a model and give it this adapter, to train on or to compute with; the adapter's tensors are copied.
 

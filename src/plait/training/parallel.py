@@ -58,9 +58,14 @@ def wrap(model: nn.Module, run: Run) -> Ranks:
         raise ParallelError(f"run.parallel: {world} processes are no whole number of teams of {n}.")
     if world == 1:
         return Alone()
-    if kind != "data" and run.precision == "pure_bfloat16":
-        raise ParallelError(f"run.precision: pure_bfloat16 keeps whole masters; with {run.parallel!r} say bfloat16.")
+    check_precision(run)
     return {"data": Data, "fsdp": Sharded, "tensor": Teams}[kind](model, n)
+
+
+def check_precision(run: Run) -> None:
+    """``ParallelError`` for a precision in which the model cannot be divided as ``run.parallel`` says."""
+    if kind_of(run.parallel)[0] != "data" and run.precision == "pure_bfloat16":
+        raise ParallelError(f"run.precision: pure_bfloat16 keeps whole masters; with {run.parallel!r} say bfloat16.")
 
 
 class Data:

@@ -232,10 +232,10 @@ class Running:
         return replace(checkpoint, model=model)
 
 
-def check_spread(recipe: Recipe) -> None:
-    """``ParallelError`` for what many processes cannot do in the way that a recipe asks for."""
+def check_spread(recipe: Recipe, world: int | None = None) -> None:
+    """``ParallelError`` for what many processes, ``world`` of them or those there are, cannot do as a recipe asks."""
     kind, _ = kind_of(recipe.run.parallel)
-    if world_size() == 1 or kind == "data":
+    if (world or world_size()) == 1 or kind == "data":
         return
     if recipe.optimizer.kind == "muon":
         raise ParallelError(f"optimizer.kind: muon looks at whole matrices, and {kind} divides them; say adamw.")
