@@ -13,8 +13,8 @@ from plait.model import Transformer, initialize
 from plait.text import load_tokenizer, train_tokenizer
 from tests.cli.forced import END, SIZE, write_tokenizer
 
-ENGLISH = "a the man dog girl boy runs sees eats and with red small big house tree in on near".split()
-GERMAN = "ein der mann hund kind junge rennt sieht isst und mit rot klein gross haus baum in auf bei".split()
+ENGLISH: list[str] = "a the man dog girl boy runs sees eats and with red small big house tree in on near".split()
+GERMAN: list[str] = "ein der mann hund kind junge rennt sieht isst und mit rot klein gross haus baum in auf bei".split()
 
 
 def sentences(words: list[str], count: int, seed: int = 0) -> list[str]:
