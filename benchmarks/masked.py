@@ -54,7 +54,7 @@ def main() -> None:
     least = unigram(resolved, hidden)
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        plait.save(resolved.checkpoint, folder, overwrite=True)
+        plait.save(resolved.checkpoint, folder, dialect="bert", overwrite=True)
         for side, learn in (("plait", ours), ("reference", theirs)):
             if options.side in (None, side):
                 began = time.process_time()
