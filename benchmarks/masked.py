@@ -102,7 +102,7 @@ def theirs(resolved: Resolved, hidden: list[Batch], folder: Path, reference: str
     """The loss of the reference's model after a loop of its own parts."""
     sys.path.append(reference)
     os.environ["HF_HUB_OFFLINE"] = "1"  # it asks the hub about any tokenizer
-    import transformers
+    import transformers  # type: ignore[import-not-found]
 
     transformers.logging.set_verbosity_error()
     recipe = resolved.recipe
