@@ -1,7 +1,8 @@
 """A process that renders templates and can be killed: time, memory and output of untrusted code are bounded.
 
-The child is small (Python, jinja2), starts at the first rendering and stays for the next ones. It limits its own memory
-and output; its time is limited from here, by killing it, which stops any loop.
+The child is small (Python, jinja2), starts at the first rendering and stays for the next ones. It limits its own
+memory, output and processor time, at whose end the system kills it, which stops any loop. From here it is killed where
+no answer comes for much longer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import atexit
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -21,13 +23,14 @@ from typing import Any
 from plait.text.error import TokenizerError
 
 _PROGRAM = Path(__file__).with_name("sandbox_child.py")
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
+_WALL = 12  # times the processor time that a rendering may take, there is for its answer to come
 _KEPT_ENVIRONMENT = ("LD_LIBRARY_PATH", "SYSTEMROOT", "TZ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one rendering may take: seconds of wall time, bytes of address space, characters of output."""
+    """What one rendering may take: seconds of processor time, bytes of address space, characters of output."""
 
     seconds: float = 5.0
     memory: int = 512 * 2**20
@@ -38,12 +41,13 @@ def render(template: str, variables: Mapping[str, Any], limits: Limits) -> str:
     """A Jinja template rendered in the child; raises TokenizerError in one sentence where it cannot be."""
     request = {"template": template, "variables": variables, "memory": limits.memory, "output": limits.output}
     try:
-        line = json.dumps(request | {"seconds": limits.seconds}).encode() + b"\n"
+        times = {"seconds": limits.seconds, "wall": _WALL * limits.seconds}
+        line = json.dumps(request | times).encode() + b"\n"
     except (TypeError, ValueError) as error:
         raise TokenizerError(f"chat template: its variables must be plain JSON values ({error}).") from None
     with _lock:
         child = _kept_child()
-        answer = child.answer(line, limits.seconds)
+        answer = child.answer(line, _WALL * limits.seconds)
         if answer is None:
             cause = f"took more than {limits.seconds:g} seconds" if child.overdue else "crashed the process it runs in"
             raise TokenizerError(f"chat template: it {cause} and was stopped.")
@@ -86,6 +90,7 @@ class _Child:
         if answer.endswith(b"\n"):
             return json.loads(answer)
         self.close()
+        self.overdue |= self.process.returncode == -getattr(signal, "SIGPROF", 999)
         return None
 
     def close(self) -> None:

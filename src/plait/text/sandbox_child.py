@@ -151,10 +151,12 @@ def main() -> None:
     print("{}", flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        if hasattr(signal, "setitimer"):  # kills this process even where its parent is gone
-            signal.setitimer(signal.ITIMER_REAL, request["seconds"] + 1)
+        if hasattr(signal, "setitimer"):  # kill this process, even where its parent is gone
+            signal.setitimer(signal.ITIMER_PROF, request["seconds"])
+            signal.setitimer(signal.ITIMER_REAL, request["wall"] + 1)
         print(json.dumps(_answer(request, limit_memory)), flush=True)
         if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, 0)
             signal.setitimer(signal.ITIMER_REAL, 0)
 
 
