@@ -15,6 +15,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.debug import CommDebugMode
 
 from plait.architecture import Architecture, Experts
 from plait.data.batch import Batch
@@ -187,6 +189,22 @@ def adapted() -> dict:
     return {"weights": whole(ranks, model)}
 
 
+def parts() -> dict:
+    """How many numbers this process holds of each parameter, and the collectives of a pass there and back, by kind."""
+    found: dict[str, Any] = {}
+    for kind in ("fsdp", "tensor:2"):
+        model = random_model(SHAPE)
+        wrap(model, Run(parallel=kind))
+        held = {
+            name: value.to_local() if isinstance(value, DTensor) else value for name, value in model.named_parameters()
+        }
+        found[kind] = {name: value.numel() for name, value in held.items()}
+        with CommDebugMode() as seen:
+            batch_loss(model.train(), Samples(rows=5).step(0)[0])[0].backward()
+        found[f"{kind} calls"] = {str(name): count for name, count in seen.get_comm_counts().items()}
+    return found
+
+
 def jobs(folder: Path) -> dict[str, Callable[[], Any]]:
     def kept(kind: str, steps: int = 3) -> Callable[[], Any]:
         return lambda: run(kind, folder / kind.replace(":", ""), steps=steps, save_every=2)
@@ -206,6 +224,7 @@ def jobs(folder: Path) -> dict[str, Callable[[], Any]]:
         "others": lambda: {name: divided(a) for name, a in OTHERS.items()},
         "refusals": refusals,
         "adapted": adapted,
+        "parts": parts,
     }
 
 

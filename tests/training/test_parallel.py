@@ -18,11 +18,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from plait.account.memory import Parameter, Spread
 from plait.families import family_for
+from plait.parameters import parameters
 from plait.training.evaluation import evaluate
 from plait.training.loop import train
 from plait.training.loss import batch_loss
 from plait.training.states import StateError, read_state, saved_states
+from plait.training.tensor_parallel import plan
 from tests.families.recipes import RECIPES
 from tests.models import random_model, shallow
 from tests.training import parallel_worker as worker
@@ -82,7 +85,18 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One pair of processes for all that two are needed for."""
     folder = tmp_path_factory.mktemp("two")
     alone(folder=folder / "alone", steps=3)
-    jobs = [*KINDS, "data few", "fsdp few", "data uneven", "fsdp uneven", "branching", "others", "refusals", "adapted"]
+    jobs = [
+        *KINDS,
+        "data few",
+        "fsdp few",
+        "data uneven",
+        "fsdp uneven",
+        "branching",
+        "others",
+        "refusals",
+        "adapted",
+        "parts",
+    ]
     resumed = [
         "data saved",
         "fsdp saved",
@@ -159,6 +173,22 @@ def test_what_cannot_be_divided_is_refused_by_name(two: dict[str, Any]) -> None:
     assert "adapter.down: adapters are not divided" in found["adapter"]
     assert "no whole number of teams of 3" in found["teams"]
     assert "pure_bfloat16" in found["precision"] and "'pipeline' is not" in found["parallel"]
+
+
+def test_the_plan_on_paper_is_what_two_processes_hold_and_send(two: dict[str, Any]) -> None:
+    """Of each parameter as many numbers; with FSDP two layers gathered twice, the rest once, three groups scattered;
+    with slices four sums forward and ten back."""
+    a, found = worker.SHAPE, two["parts"]
+    cut = plan(a, list(parameters(a)))
+    for name, spread in {"fsdp": ("fsdp", 1), "tensor:2": ("tensor", 2)}.items():
+        on_paper = Spread(kind=spread[0], n=spread[1], world=2)  # type: ignore[arg-type]
+        shapes = {name: Parameter(shape=shape, cut=cut.get(name)) for name, shape in parameters(a).items()}
+        assert found[name] == {name: on_paper.numbers(parameter) for name, parameter in shapes.items()}
+    fsdp = found["fsdp calls"]
+    assert sum(n for name, n in fsdp.items() if "gather" in name) == 2 * 2 + 1
+    assert sum(n for name, n in fsdp.items() if "reduce_scatter" in name) == 3
+    reduced = sum(n for name, n in found["tensor:2 calls"].items() if "all" in name and "reduce" in name)
+    assert reduced == 2 * 2 + 2 * 5 + 2 * 4  # the last: norms of queries and keys, too small to count on paper
 
 
 def test_states_move_between_any_kinds_of_processes(two: dict[str, Any], one: dict[str, Any]) -> None:
