@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,7 +108,7 @@ def test_wordpiece_is_the_reference_trainers(tmp_path: Path) -> None:
     theirs.train(written(tmp_path), trainer)
     mine = train_tokenizer(lines([tmp_path / "text"]), kind="wordpiece", vocab_size=90, lowercase=True)
     ours, other = (library.get_vocab() for library in (mine.segmenter.library, theirs))
-    # The library numbers characters inside words in another order each time: the tokens are the same, not their ids
+    # The library numbers characters inside words in another order each time, and here the order is one
     assert ours.keys() == other.keys() and all(ours[name] == other[name] for name in specials)
     assert mine.decode(mine.encode("The QUICK fox")) == "[CLS] the quick fox [SEP]"
 
@@ -140,6 +142,18 @@ def test_unigram_learns_the_reference_trainers_pieces(tmp_path: Path) -> None:
     # The library numbers characters that it kept by force in another order each time: their scores differ by that
     assert {token: ours[token] for token in scores} == pytest.approx(scores, rel=5e-3)
     assert len(ours) == len(scores) + 256 + 4
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe", "byte-bpe"])
+def test_a_vocabulary_is_the_same_in_every_process(kind: str, tmp_path: Path) -> None:
+    """The library's hash tables have another order in each."""
+    path, out = written(tmp_path)[0], []
+    for number in range(3):
+        folder = tmp_path / str(number)
+        command = ["tokenizer", "train", path, "--kind", kind, "--vocab-size", "400", "--out", str(folder)]
+        subprocess.run([sys.executable, "-m", "plait", *command], check=True, capture_output=True)
+        out.append((folder / "tokenizer.json").read_bytes())
+    assert out[0] == out[1] == out[2]
 
 
 def test_bytes_and_characters_are_what_they_say() -> None:

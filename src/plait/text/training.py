@@ -209,6 +209,8 @@ def _tokenizer(library: Library, names: Mapping[str, str], before: Sequence[str]
 
 # The kinds
 
+_STEP = 1e-4  # between the scores of characters that the library's unigram trainer keeps by force
+
 
 def _byte_bpe(texts: Iterable[str], plan: Plan) -> Library:
     library = Library(models.BPE())
@@ -267,24 +269,53 @@ def _unigram(texts: Iterable[str], plan: Plan) -> Library:
     library = _by_words(models.Unigram())
     library.train_from_iterator(texts, trainer)
     learnt = [(token, score) for token, score in json.loads(library.to_str())["model"]["vocab"] if score]
+    learnt = _in_order(learnt)
     # A byte's token never wins over characters, which ASCII always has: text that spells <0x41> stays what it is.
     fixed = dict.fromkeys((*plan.specials, plan.unknown), 0.0) | dict.fromkeys(_BYTES, -1e6)
     vocab = [*fixed.items(), *((token, score) for token, score in learnt if token not in fixed)]
     return _by_words(models.Unigram(vocab, unk_id=list(fixed).index(plan.unknown), byte_fallback=True))
 
 
+def _in_order(pieces: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Best first. Behind the rest the library puts the characters that it keeps by force, each a little under the one
+    before, in the order of a hash table that is another in each process: here in the order of characters."""
+    rounded = ((piece, round(score, 9)) for piece, score in pieces)  # that order is in the last bits of sums too
+    pieces = sorted(rounded, key=lambda piece: (-piece[1], piece[0]))
+    start = len(pieces)
+    while start and len(pieces[start - 1][0]) == 1 and pieces[start - 1][1] - pieces[-1][1] < _STEP * len(pieces):
+        start -= 1
+    forced = sorted(piece for piece, _ in pieces[start:])
+    return [*pieces[:start], *((piece, score) for piece, (_, score) in zip(forced, pieces[start:], strict=True))]
+
+
 def _word_piece(texts: Iterable[str], plan: Plan) -> Library:
-    library = Library(models.WordPiece(unk_token=plan.unknown))
-    library.normalizer = normalizers.BertNormalizer(lowercase=plan.lowercase)
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    library.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    """The single characters, alone and with their ``##``, are given in order: the library's trainer finds them in the
+    order of a hash table that is another in each process, and merges that count alike go by their ids."""
+    words: Counter[str] = Counter()
+    empty = _by_pieces(models.WordPiece(unk_token=plan.unknown), plan)
+    assert empty.normalizer is not None and empty.pre_tokenizer is not None, "both were given"
+    for text in texts:
+        words.update(word for word, _ in empty.pre_tokenizer.pre_tokenize_str(empty.normalizer.normalize_str(text)))
+    letters = sorted({letter for word in words for letter in word})
+    inner = sorted({letter for word in words for letter in word[1:]})
     trainer = trainers.WordPieceTrainer(
         vocab_size=plan.vocab_size,
         min_frequency=plan.min_frequency,
-        special_tokens=list(plan.specials),
+        special_tokens=[*plan.specials, *letters, *(f"##{letter}" for letter in inner)],
         show_progress=plan.progress,
     )
-    library.train_from_iterator(texts, trainer)
+    learner = Library(models.WordPiece(unk_token=plan.unknown))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator((f"{word} " * count for word, count in words.items()), trainer)
+    vocab = learner.get_vocab(with_added_tokens=True)
+    return _by_pieces(models.WordPiece(vocab=vocab, unk_token=plan.unknown), plan)
+
+
+def _by_pieces(model: models.Model, plan: Plan) -> Library:
+    library = Library(model)
+    library.normalizer = normalizers.BertNormalizer(lowercase=plan.lowercase)
+    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    library.decoder = decoders.WordPiece(prefix="##", cleanup=False)
     return library
 
 
