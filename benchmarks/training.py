@@ -45,7 +45,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("--precision", default="float32", choices=["float32", "bfloat16", "pure_bfloat16"])
-    parser.add_argument("--ours", default="eager,compiled", help="also with -among behind: a softmax over target words")
+    parser.add_argument(
+        "--ours",
+        default="eager,compiled",
+        help="eager, compiled, or torch: without our kernels; -among: a softmax over target words",
+    )
     parser.add_argument("--theirs", default="eager,compiled", help="the reference's also with plain- in front")
     parser.add_argument("--dropout", type=float, help="instead of the shape's own")
     parser.add_argument("--nanogpt", default="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import os
 import random
@@ -25,8 +26,13 @@ from plait.data.batch import Batch
 from plait.model import Transformer
 from plait.model.dropout import set_dropout
 from plait.training.loss import batch_loss
+from plait.training.native import put_in
 from plait.training.plain import Plain
 from plait.training.precision import precision_of
+from plait.training.ranks import Alone
+from plait.training.settings import Optimizer, Recipe, Schedule
+from plait.training.stepping import Stepping
+from plait.training.work import Work
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PLAIT_DATA", ROOT / "shared" / "data"))
@@ -186,33 +192,45 @@ def model_of(shape: str) -> Transformer:
     return Transformer(architecture(shape))
 
 
+class Given:
+    """A stream of the one batch that is given next."""
+
+    batch: Batch
+
+    def step(self, index: int, *, rank: int = 0, world: int = 1) -> list[Batch]:
+        """It."""
+        return [self.batch]
+
+
 class Ours(Step):
+    """The step that ``plait train`` makes, with the kernels that it puts in."""
+
     def __init__(self, shape: str, way: str, precision: str, dropout: float) -> None:
-        self.model = model_of(shape).train()
-        self.smoothing, self.among = SMOOTHING.get(shape, 0.0), None
+        model, among = model_of(shape).train(), None
         if way.endswith("among"):  # no other word can be a target: another softmax than the peer's, and said so
             batch = batches(shape)
             targets = torch.cat([(b := batch(index)).targets[b.real] for index in range(BATCHES)])
-            self.among = targets.unique()
-        set_dropout(self.model, residual=dropout, attention=dropout if shape.startswith("nanogpt") else 0.0)
-        self.precision = precision_of(precision, self.model)
-        self.parameters = list(self.precision.masters().values())
+            among = targets.unique()
+        set_dropout(model, residual=dropout, attention=dropout if shape.startswith("nanogpt") else 0.0)
+        if not way.startswith("torch"):
+            put_in(model)
+        kind = precision_of(precision, model)
+        self.parameters = list(kind.masters().values())
         if way.startswith("compiled"):
-            for tower in filter(None, (self.model.encoder, self.model.decoder)):
+            for tower in filter(None, (model.encoder, model.decoder)):
                 for block in tower.layers:
                     block.compile(dynamic=shape == "marian")
-        self.prepare()
+        recipe = Recipe(
+            optimizer=Optimizer(lr=1e-3, weight_decay=0.1, beta2=0.999),
+            schedule=Schedule(kind="constant", warmup=0),
+        )
+        loss = functools.partial(batch_loss, smoothing=SMOOTHING.get(shape, 0.0), among=among)
+        self.stream, self.index = Given(), 0
+        self.stepping = Stepping(self.stream, recipe, Work(model, recipe, kind, 1), loss, Alone(), None)  # pyright: ignore
 
-    def loss(self, batch: Batch) -> Tensor:
-        with self.precision.computing():
-            total, count = batch_loss(self.model, batch, smoothing=self.smoothing, among=self.among)
-        loss = total / count
-        loss.backward()
-        self.precision.collect()
-        return loss
-
-    def after(self) -> None:
-        self.precision.spread()
+    def __call__(self, batch: Batch) -> float:
+        self.stream.batch, self.index = batch, self.index + 1
+        return self.stepping.make(self.index).loss
 
 
 class Reference(Step):

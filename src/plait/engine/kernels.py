@@ -135,11 +135,15 @@ def load(path: Path) -> ctypes.CDLL:
         "plait_executor": (pointer, pointer, pointer),
         "plait_executor_run": (integer, pointer, pointer),
         "plait_executor_end": (None, pointer),
+        "plait_learn_bytes": (integer,),
+        "plait_attend_learn": (None, pointer, pointer, integer),
+        "plait_activate_learn": (None, pointer, integer, pointer, integer, pointer, pointer),
     }
-    for name, (result, *arguments) in signatures.items():
+    known = all(hasattr(loaded, name) for name in signatures)
+    for name, (result, *arguments) in signatures.items() if known else ():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments
-    if loaded.plait_abi() != ABI:
+    if not known or loaded.plait_abi() != ABI:
         raise OSError(f"{path.name} is of another version of plait (make kernels builds it anew)")
     return loaded
 

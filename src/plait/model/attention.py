@@ -5,6 +5,7 @@ Legend: b batch, q queries, k keys, h heads, g key and value heads, d head width
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -44,12 +45,16 @@ class Sight:
         return self._blend
 
 
+Kernel = Callable[[Tensor, Tensor, Tensor, Sight, float, float], Tensor]  # of q, k, v, sight, scale, dropout's rate
+
+
 class Attention(Part):
     """``softmax(cap(scale * Q K^T) + bias) V``, heads side by side (Vaswani et al. 2017, eq. 1); grouped keys and
     values (Ainslie et al. 2023), norms on queries and keys (Henry et al. 2020), capped scores (Gemma 2), and sinks that
     take a share of the softmax (Xiao et al. 2024; GPT-OSS)."""
 
     sites = ("queries", "keys", "values", "scores", "pattern", "mix")
+    kernel: Kernel | None = None  # put in from outside, for float32 where nothing is added to scores
 
     def __init__(self, a: Architecture, tower: Tower, *, relative: bool = False, sinks: bool = False) -> None:
         super().__init__()
@@ -96,18 +101,14 @@ class Attention(Part):
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """``(b, h, q, d)`` over ``(b, g, k, d)`` -> ``(b, q, d_model)``. A query that sees nothing gets zeros."""
         in_the_open = self.softcap is not None or self.sinks is not None or self.watched("scores", "pattern")
-        if in_the_open or (self.training and self._slow_fused(keys)):
+        rate = self.dropout.rate if self.dropout is not None and self.training else 0.0
+        if self.kernel and not in_the_open and sight.bias is None and keys.dtype == torch.float32:
+            mix = self.kernel(queries, keys, values, sight, self.scale, rate)
+        elif in_the_open or self._slow_fused(keys):
             mix = self._by_hand(queries, keys, values, sight)
         else:
             mix = F.scaled_dot_product_attention(
-                queries,
-                keys,
-                values,
-                attn_mask=sight.blend(),
-                is_causal=sight.square,
-                scale=self.scale,
-                enable_gqa=self.group > 1,
-                **({} if self.dropout is None or not self.training else {"dropout_p": self.dropout.rate}),
+                queries, keys, values, sight.blend(), rate, sight.square, scale=self.scale, enable_gqa=self.group > 1
             )
         return self.output(self.site("mix", mix).transpose(1, 2).flatten(2))
 

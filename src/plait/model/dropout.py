@@ -60,7 +60,7 @@ class Dropout:
         a small layer does."""
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.rate, training=True)
-        pool, left = _pool(self.rate, x.dtype), x.numel()
+        pool, left = mask_pool(self.rate, x.dtype), x.numel()
         cuts: list[Tensor] = []
         while left:
             size = min(left, POOL // 2)
@@ -71,7 +71,7 @@ class Dropout:
 
 
 @functools.cache
-def _pool(rate: float, dtype: torch.dtype) -> Tensor:
+def mask_pool(rate: float, dtype: torch.dtype) -> Tensor:
     """``(POOL,)`` of zeros and ``1 / (1 - rate)``, the same in every process."""
     with torch.inference_mode(False), torch.no_grad():
         kept = torch.rand(POOL, generator=torch.Generator().manual_seed(0)) >= rate

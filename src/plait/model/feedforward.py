@@ -28,6 +28,7 @@ class FeedForward(Part):
     ``down`` values, of a memory (Geva et al. 2021)."""
 
     sites = ("hidden", "activation")
+    kernel: Callable[[Tensor], Tensor] | None = None  # put in from outside: computes the activation instead
 
     def __init__(self, a: Architecture, d_ff: int) -> None:
         super().__init__()
@@ -38,10 +39,11 @@ class FeedForward(Part):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(b, n, d_model)`` -> the same; ``hidden`` and ``activation`` are ``(b, n, d_ff)``."""
+        act = self.kernel or self.act
         if self.gate is None:
-            fired = self.act(self.site("hidden", self.up(x)))
+            fired = act(self.site("hidden", self.up(x)))
         else:
-            fired = gated(self.act, self.site("hidden", self.gate(x)), self.up(x), self.limit, self.offset)
+            fired = gated(act, self.site("hidden", self.gate(x)), self.up(x), self.limit, self.offset)
         return self.down(self.site("activation", self.drop(fired)))
 
 

@@ -26,6 +26,7 @@ from plait.training.loop import train
 from plait.training.lora import Attached, attach
 from plait.training.loss import batch_loss
 from plait.training.metrics import Metrics, read_metrics
+from plait.training.native import put_in
 from plait.training.parallel import kind_of, wrap
 from plait.training.plain import Precision
 from plait.training.precision import precision_of
@@ -68,6 +69,7 @@ class Running:
             )
         else:
             model.requires_grad_(True)
+        put_in(model)
         if recipe.run.activation_checkpointing:
             recompute(model)
         if recipe.run.compile:

@@ -1,4 +1,5 @@
 // The C interface of products and of the team, for ctypes. Arguments are checked in plait/engine/kernels.py.
+#include "learn.h"
 #include "product.h"
 
 using namespace plait;
@@ -7,7 +8,8 @@ using namespace plait;
 #pragma GCC visibility push(default)
 extern "C" {
 
-int64_t plait_abi() { return 2; } // raised with every change of a struct or signature that Python knows
+// Raised with every change of a struct or signature that Python knows; a function that is new is missed by its name.
+int64_t plait_abi() { return 2; }
 
 const char *plait_backend() { return BACKEND; }
 
@@ -47,6 +49,19 @@ void plait_unpack_rows(Team *team, const Matrix *w, const int64_t *rows, int64_t
             for (int64_t i = first; i < last; ++i) unpack_row(*w, rows[i], out + i * stride, scale);
         });
     };
+    team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
+}
+
+// What Python hands over of training's kernels: learn.h
+int64_t plait_learn_bytes() { return sizeof(Learn); }
+
+void plait_attend_learn(Team *team, const Learn *o, int64_t backward) {
+    auto job = [&](Worker &worker) { backward ? attend_backward(worker, *o) : attend_forward(worker, *o); };
+    team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
+}
+
+void plait_activate_learn(Team *team, int64_t activation, const float *x, int64_t n, float *y, float *slope) {
+    auto job = [&](Worker &worker) { activate_forward(worker, activation, x, n, y, slope); };
     team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
 }
 
