@@ -48,7 +48,7 @@ def attention(queries: Tensor, keys: Tensor, values: Tensor, sight: Sight, scale
     return attend(queries, keys, values, allowed, kept, starts, sight.square, scale)[0]
 
 
-@torch.compiler.disable  # else the pool would be drawn at every call
+@torch.compiler.disable()  # else the pool would be drawn at every call
 def cuts(rate: float, rows: int, size: int) -> tuple[Tensor, Tensor]:
     """Zeros and ``1 / (1 - rate)``, and ``(rows,)`` places in them where a mask of ``size`` numbers begins: at random
     in the pool, or one after the other where it is too small for them."""
