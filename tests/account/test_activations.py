@@ -48,7 +48,7 @@ def saved(model: Transformer, p: Pass) -> int:
         if "source" in batch:
             batch["source_mask"] = torch.ones_like(batch["source"], dtype=torch.bool)
     precision = precision_of(p.precision, model)
-    there = [*model.parameters(), dropout._pool(DROPPED, torch.float32)]
+    there = [*model.parameters(), dropout.mask_pool(DROPPED, torch.float32)]
     own = {tensor.untyped_storage().data_ptr() for tensor in there}
     seen: dict[int, tuple[int, torch.Tensor]] = {}  # the tensors stay alive, so that no place is used twice
 
