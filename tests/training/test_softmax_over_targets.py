@@ -8,8 +8,6 @@ import pytest
 import torch
 
 import plait
-from plait.data.lines import Tally
-from plait.data.pairs import read_pairs
 from plait.training.folder import Folder
 from plait.training.judging import judge
 from plait.training.recipe import RecipeError, read_recipe
@@ -66,7 +64,7 @@ def test_the_finished_model_writes_no_other_token(resolved: Resolved, tmp_path: 
     assert {sequence[0] for sequence in trained.rules.banned} == {*range(len(tokenizer))} - set(among.tolist())
     for beams in (1, 3):
         (written,) = plait.generate(trained, [SOURCES[0]], max_new_tokens=20, beams=beams)
-        assert {piece for piece in written.tokens} <= set(among.tolist())
+        assert set(written.tokens) <= set(among.tolist())
     with torch.inference_mode():  # judged as it was learnt: the same from the folder as in the run, by the same beams
         found = judge(trained, [str(tmp_path / "held.tsv")], metrics=["loss", "chrf"])
     assert found[0] == pytest.approx({name: steps[-1].evaluation[name] for name in ("loss", "chrf")}, rel=1e-5)
@@ -77,7 +75,3 @@ def test_it_counts_for_pairs_alone(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE.replace('"paired"', '"denoising"'))
     with pytest.raises(RecipeError, match="objective.softmax: it counts where objective.kind is paired"):
         read_recipe(tmp_path / "recipe.toml")
-
-
-def test_pairs_are_read(resolved: Resolved) -> None:
-    assert len(list(read_pairs(resolved.recipe.data.train, Tally()))) == 16

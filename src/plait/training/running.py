@@ -37,6 +37,7 @@ from plait.training.report import report, write_report
 from plait.training.resolve import Resolved
 from plait.training.schedules import steps_of
 from plait.training.settings import Recipe
+from plait.training.stepping import loss_of
 from plait.training.writing import translated, written
 
 PICTURES = 50  # of the layers, over a run
@@ -85,14 +86,7 @@ class Running:
     def steps(self) -> Iterator[Step]:
         """The steps, each written down before it is handed out."""
         recipe, model = self.resolved.recipe, self.resolved.checkpoint.model
-        objective = recipe.objective
-        learning = functools.partial(
-            batch_loss,
-            smoothing=objective.label_smoothing,
-            z_loss=objective.z_loss,
-            temperature=objective.temperature,
-            among=self.resolved.among,
-        )
+        learning = functools.partial(loss_of(recipe.objective), among=self.resolved.among)
         steps = train(
             model,
             self.train,
