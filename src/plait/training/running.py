@@ -86,7 +86,7 @@ class Running:
     def steps(self) -> Iterator[Step]:
         """The steps, each written down before it is handed out."""
         recipe, model = self.resolved.recipe, self.resolved.checkpoint.model
-        learning = functools.partial(loss_of(recipe.objective), among=self.resolved.among)
+        learning = loss_of(recipe.objective, self.resolved.among)
         steps = train(
             model,
             self.train,

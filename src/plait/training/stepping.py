@@ -35,13 +35,14 @@ class TrainingError(ValueError):
     """A run that cannot go on; the message says at which step, why, and what stands."""
 
 
-def loss_of(objective: Objective) -> Loss:
-    """What is made small: ``batch_loss`` with the smoothing and weights of a recipe."""
+def loss_of(objective: Objective, among: Tensor | None = None) -> Loss:
+    """What is made small: ``batch_loss`` with the smoothing and weights of a recipe, ``among`` these tokens."""
     return partial(
         batch_loss,
         smoothing=objective.label_smoothing,
         z_loss=objective.z_loss,
         temperature=objective.temperature,
+        among=among,
     )
 
 
