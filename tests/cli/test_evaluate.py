@@ -45,7 +45,7 @@ def test_translations_are_measured_and_how_is_printed(tmp_path: Path, capsys: Ca
         (["--harness", "arc_easy", "--batch-rows", "4"], "--batch-rows: that is an option of --data; leave it out."),
         (["--data", "a.txt", "--limit", "4"], "--limit: that is an option of --harness; leave it out."),
         (["--data", "a.txt", "--quantize", "int8"], "--quantize: that is an option of --harness; leave it out."),
-        (["--data", "none.txt"], "there is no none.txt"),
+        (["--data", "none.txt"], "data: there is no "),
         (["--data", "none.txt", "--metrics", "blue"], "'blue' is not one of loss"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,6 +41,16 @@ RUNNERS: dict[str, Callable[[Any], Runner]] = {
     "torch": lambda model: engine(model, "float64"),
     "kernels": lambda model: engine(model, "float32"),
 }
+
+
+def with_runners(names: Iterable[str]) -> pytest.MarkDecorator:
+    """``name`` and ``make``: every name with one runner, in turn; with the others among the slow tests."""
+    cases = [
+        pytest.param(name, make, id=f"{name}-{runner}", marks=[] if (i + j) % len(RUNNERS) == 0 else pytest.mark.slow)
+        for i, name in enumerate(names)
+        for j, (runner, make) in enumerate(RUNNERS.items())
+    ]
+    return pytest.mark.parametrize(("name", "make"), cases)
 
 
 def engine(model: Any, dtype: str) -> Runner:

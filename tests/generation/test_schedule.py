@@ -34,6 +34,7 @@ from tests.generation.making import (
     equal,
     random_model,
     saying,
+    with_runners,
 )
 from tests.strategies import NAMED_GRID
 
@@ -81,8 +82,7 @@ def run(
     return said
 
 
-@over_runners
-@pytest.mark.parametrize("name", WRITERS)
+@with_runners(WRITERS)
 def test_law3_a_sequence_is_what_it_is_alone_whoever_joins_and_leaves(name: str, make: Callable[..., Runner]) -> None:
     model = random_model(WRITERS[name])
     asked = requests(WRITERS[name])

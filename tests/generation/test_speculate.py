@@ -48,6 +48,7 @@ from tests.generation.making import (
     random_model,
     same,
     saying,
+    with_runners,
 )
 from tests.generation.test_schedule import LETTERS, WRITERS, Failing, Sliding, requests, run
 
@@ -69,8 +70,7 @@ class Oracle:
         return drafts
 
 
-@over_runners
-@pytest.mark.parametrize("name", [*WRITERS][::2])
+@with_runners([*WRITERS][::2])
 def test_the_text_is_the_one_without_speculation(name: str, make: Callable[..., Runner]) -> None:
     """Greedy or drawn: what is only looked up is right where it is what the row's own draw says."""
     architecture = WRITERS[name]

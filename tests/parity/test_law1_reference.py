@@ -12,7 +12,13 @@ import pytest
 
 from tests.parity.comparing import CASES, distances, greedy
 
-cases = pytest.mark.parametrize(("name", "length"), CASES, ids=[f"{name}-{length}" for name, length in CASES])
+IDS = [f"{name}-{length}" for name, length in CASES]
+cases = pytest.mark.parametrize(("name", "length"), CASES, ids=IDS)
+marks = [[], [pytest.mark.slow]] * len(CASES)  # every other one on each run
+halves = pytest.mark.parametrize(
+    ("name", "length"),
+    [pytest.param(*case, id=id, marks=mark) for case, id, mark in zip(CASES, IDS, marks, strict=False)],
+)
 
 # Frequencies that depend on length are recomputed in every pass, by us always in float32
 BY_LENGTH = ("dynamic", "longrope")
@@ -25,7 +31,7 @@ def test_law1_logits_equal_the_references(name: str, length: int, reference: Mod
     assert far.single < 1e-4 and far.double < near and far.padded < near
 
 
-@cases
+@halves
 def test_law1_twelve_greedy_tokens_equal_the_references(
     name: str, length: int, reference: ModuleType, tmp_path: Path
 ) -> None:

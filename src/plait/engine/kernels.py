@@ -128,6 +128,7 @@ def load(path: Path) -> ctypes.CDLL:
         "plait_panel_bytes": (integer, integer, integer),
         "plait_scratch_bytes": (integer, integer, integer, integer),
         "plait_team": (pointer, integer),
+        "plait_team_borrowed": (pointer, integer, pointer),
         "plait_team_end": (None, pointer),
         "plait_team_members": (integer, pointer),
         "plait_product": (None, pointer, pointer, pointer, integer, integer, pointer, integer, pointer, pointer),
@@ -138,6 +139,7 @@ def load(path: Path) -> ctypes.CDLL:
         "plait_learn_bytes": (integer,),
         "plait_attend_learn": (None, pointer, pointer, integer),
         "plait_activate_learn": (None, pointer, integer, pointer, integer, pointer, pointer),
+        "plait_slope_learn": (None, pointer, pointer),
     }
     known = all(hasattr(loaded, name) for name in signatures)
     for name, (result, *arguments) in signatures.items() if known else ():
@@ -154,14 +156,37 @@ def _path(name: str) -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-class Team:
-    """A team of ``threads``, the caller one of them. It ends with the object, or with the process."""
+class OpenMP(ctypes.Structure):
+    """csrc/team.h"""
 
-    def __init__(self, threads: int, library_: ctypes.CDLL | None = None) -> None:
+    _fields_ = (("parallel", ctypes.c_void_p), ("number", ctypes.c_void_p), ("count", ctypes.c_void_p))
+
+    @classmethod
+    def of_torch(cls) -> OpenMP | None:
+        """The one that torch has loaded; ``None`` where it shows none."""
+        names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
+        everything = ctypes.CDLL(None)
+        if not all(hasattr(everything, name) for name in names):
+            return None
+        return cls(*(ctypes.cast(everything[name], ctypes.c_void_p).value for name in names))
+
+
+class Team:
+    """A team of ``threads``, the caller one of them. It ends with the object, or with the process.
+
+    ``borrowed``: the threads are torch's own, where it lends them, and not beside them on the same cores.
+    """
+
+    def __init__(self, threads: int, library_: ctypes.CDLL | None = None, *, borrowed: bool = False) -> None:
         if threads < 1:
             raise ValueError(f"A team has at least one thread, not {threads}.")
         self.library = library_ or library()
-        self.handle: int = self.library.plait_team(threads)
+        openmp = OpenMP.of_torch() if borrowed else None
+        self.handle: int = (
+            self.library.plait_team(threads)
+            if openmp is None
+            else self.library.plait_team_borrowed(threads, ctypes.byref(openmp))
+        )
         weakref.finalize(self, self.library.plait_team_end, self.handle).atexit = False  # then the system ends it
 
     @property

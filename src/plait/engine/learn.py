@@ -31,6 +31,15 @@ Learn = struct(
     ("sums", pointer),
     ("d_out d_query d_key d_value", Heads),
 )
+Slope = struct(
+    "Slope",  # of csrc/learn.h as well
+    ("logits", pointer),
+    ("outputs columns row", integer),
+    ("targets", pointer),
+    ("smoothing z_loss", number),
+    ("keep", integer),
+    ("losses", pointer),
+)
 SLOPED = ("gelu", "gelu_tanh", "silu")  # activations that have a kernel for their slope
 
 
@@ -125,13 +134,23 @@ activate.register_autograd(
 )
 
 
+def slope(logits: Tensor, targets: Tensor, *, smoothing: float, z_loss: float, keep: bool = False) -> Tensor:
+    """Losses ``(c,)`` of logits ``(v, c)`` against ``(c,)`` targets; the logits become the losses' slopes by them, or
+    where ``keep`` stay."""
+    losses = logits.new_empty(len(targets))
+    record = Slope(logits.data_ptr(), *logits.shape, logits.stride(0), targets.data_ptr(), smoothing, z_loss, keep)
+    record.losses = losses.data_ptr()
+    library().plait_slope_learn(_team().handle, ctypes.byref(record))
+    return losses
+
+
 def _team() -> Team:
     return _teams(torch.get_num_threads())
 
 
 @cache
 def _teams(threads: int) -> Team:
-    return Team(threads)
+    return Team(threads, borrowed=True)
 
 
 def _run(record: Any, *, backward: bool) -> None:

@@ -33,4 +33,18 @@ void attend_backward(Worker &worker, const Learn &o);
 // y = activation(x) and slope = activation'(x), n of them, for GELU, GELU_TANH and SILU.
 void activate_forward(Worker &worker, int64_t activation, const float *x, int64_t n, float *y, float *slope);
 
+// Logits of `columns` places, one below the other (outputs, columns), become the slopes of each place's cross-entropy
+// loss by them; nothing is done to them where `keep`.
+struct Slope {
+    float *logits;
+    int64_t outputs, columns, row; // `row`: the stride
+    const int64_t *targets;        // (columns)
+    float smoothing, z_loss;
+    int64_t keep;
+    float *losses;                 // (columns)
+};
+
+// loss = lse - (1 - s) y_target - s mean(y) + z lse^2,  slope = (1 + 2 z lse) softmax(y) - s / outputs - (1 - s) at the target.
+void slope_logits(Worker &worker, const Slope &o);
+
 } // namespace plait

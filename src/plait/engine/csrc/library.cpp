@@ -33,6 +33,8 @@ int64_t plait_scratch_bytes(int64_t format, int64_t n, int64_t columns) { return
 
 Team *plait_team(int64_t members) { return new Team(int(members)); }
 
+Team *plait_team_borrowed(int64_t members, const OpenMP *openmp) { return new Team(int(members), *openmp); }
+
 void plait_team_end(Team *team) { delete team; }
 
 int64_t plait_team_members(const Team *team) { return team->members(); }
@@ -62,6 +64,11 @@ void plait_attend_learn(Team *team, const Learn *o, int64_t backward) {
 
 void plait_activate_learn(Team *team, int64_t activation, const float *x, int64_t n, float *y, float *slope) {
     auto job = [&](Worker &worker) { activate_forward(worker, activation, x, n, y, slope); };
+    team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
+}
+
+void plait_slope_learn(Team *team, const Slope *o) {
+    auto job = [&](Worker &worker) { slope_logits(worker, *o); };
     team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
 }
 

@@ -40,6 +40,9 @@ struct Crew {
     std::condition_variable wake;
     std::vector<std::thread> threads;
     int members = 1;
+    const OpenMP borrowed{};
+
+    Crew(int wanted, OpenMP openmp) : members(wanted), borrowed(openmp) {}
 
     explicit Crew(int wanted) {
         try {
@@ -70,20 +73,28 @@ struct Crew {
                 sleepers.fetch_sub(1);
             }
             if (!job) return;
-            run(member);
+            run(member, members);
         }
     }
 
-    void run(int member) {
-        Worker worker(this, member, members);
-        job(worker, argument);
-        barrier(); // after which nobody touches the job
+    // With the threads of another library, of which there may be fewer than were asked for.
+    void run_borrowed() {
+        auto each = [](void *crew) {
+            auto *self = (Crew *)crew;
+            self->run(self->borrowed.number(), self->borrowed.count());
+        };
+        borrowed.parallel(each, this, unsigned(members), 0);
     }
 
-    void barrier() {
-        if (members == 1) return;
+    void run(int member, int present) {
+        Worker worker(this, member, present);
+        job(worker, argument);
+        worker.barrier(); // after which nobody touches the job
+    }
+
+    void barrier(int present) {
         uint32_t now = barriers.load(std::memory_order_relaxed);
-        if (arrived.fetch_add(1, std::memory_order_acq_rel) == members - 1) {
+        if (arrived.fetch_add(1, std::memory_order_acq_rel) == present - 1) {
             arrived.store(0, std::memory_order_relaxed);
             barriers.store(now + 1, std::memory_order_release);
             return;
@@ -96,7 +107,7 @@ struct Crew {
 };
 
 void Worker::barrier() {
-    if (members > 1) crew_->barrier();
+    if (members > 1) crew_->barrier(members);
 }
 
 bool Worker::take(int64_t items, int64_t least, int64_t &first, int64_t &last) {
@@ -119,6 +130,8 @@ bool Worker::take(int64_t items, int64_t least, int64_t &first, int64_t &last) {
 
 Team::Team(int members) : crew_(new Crew(members)) {}
 
+Team::Team(int members, OpenMP borrowed) : crew_(new Crew(members, borrowed)) {}
+
 Team::~Team() {
     if (crew_->process != getpid()) return; // a forked child: the threads, and the locks, are the parent's
     crew_->start(nullptr, nullptr);
@@ -127,10 +140,12 @@ Team::~Team() {
 }
 
 void Team::run(Job job, void *argument) {
-    if (crew_->process != getpid()) crew_ = new Crew(crew_->members); // the parent's cannot even be freed here
+    if (crew_->process != getpid() && !crew_->borrowed.parallel)
+        crew_ = new Crew(crew_->members); // the parent's cannot even be freed here
     std::lock_guard<std::mutex> lock(crew_->running);
     crew_->start(job, argument);
-    crew_->run(0);
+    if (crew_->borrowed.parallel && crew_->members > 1) crew_->run_borrowed();
+    else crew_->run(0, crew_->members);
 }
 
 int Team::members() const { return crew_->members; }

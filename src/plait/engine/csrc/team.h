@@ -14,7 +14,7 @@ struct Crew; // the threads and what they share: team.cpp
 // A member's view of the run that is going on.
 class Worker {
   public:
-    int member, members;
+    const int member, members;
 
     // Returns when every member is here; what each wrote before is seen by all after.
     void barrier();
@@ -42,9 +42,18 @@ class Worker {
 
 using Job = void (*)(Worker &, void *);
 
+// OpenMP, as another library has loaded it (GOMP_parallel, omp_get_thread_num, omp_get_num_threads): its threads spin for
+// a while after their work, so beside them, on the same cores, a team of one's own has half of each.
+struct OpenMP {
+    void (*parallel)(void (*f)(void *), void *argument, unsigned threads, unsigned flags);
+    int (*number)();
+    int (*count)();
+};
+
 class Team {
   public:
-    explicit Team(int members); // as many as wanted, fewer where no more threads can be had
+    explicit Team(int members);        // as many as wanted, fewer where no more threads can be had
+    Team(int members, OpenMP borrowed); // whose threads do the work
     ~Team();
     void run(Job job, void *argument); // from any thread; two at once take turns. The job must not throw.
     int members() const;
