@@ -36,7 +36,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         library = kernels.load(Path(path).resolve())
     team = kernels.Team(2, library)
     monkeypatch.setattr("plait.engine.learn.library", lambda: library)
-    monkeypatch.setattr("plait.engine.learn.team", lambda: team)
+    monkeypatch.setattr("plait.engine.learn._team", lambda: team)
 
 
 def in_the_open(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, kept: Tensor | None, causal: bool) -> Tensor:
@@ -144,7 +144,7 @@ def test_attention_is_the_same_to_the_bit_however_many_threads_there_are(monkeyp
     found = []
     for threads in (1, 3):
         team = kernels.Team(threads)
-        monkeypatch.setattr("plait.engine.learn.team", lambda team=team: team)
+        monkeypatch.setattr("plait.engine.learn._team", lambda team=team: team)
         given = [x.clone().requires_grad_() for x in (q, k, v)]
         out = attend(given[0], given[1], given[2], None, None, None, True, 0.25)[0]
         found.append((out.detach(), *torch.autograd.grad(out, given, slope)))
