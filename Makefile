@@ -53,7 +53,7 @@ check-kernels: .venv/.installed
 	done
 	$(NATIVE_CXX) -O1 -w -DPLAIT_AVX512 -DPLAIT_SIMDE -mavx2 -mfma -mf16c -fPIC -shared src/plait/engine/csrc/*.cpp -pthread \
 	  -o build/native/avx512.so
-	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py tests/engine/test_operations.py
+	PLAIT_TESTED_KERNELS=build/native/avx512.so $(BIN)/pytest -q tests/engine/test_products.py tests/engine/test_operations.py tests/training/test_native.py
 
 # Measure every family beside the reference library, and write the table of docs/parity.md.
 parity: .venv/.models .reference/.installed

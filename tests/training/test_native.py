@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,49 @@ def test_activations_and_their_slopes_against_float64(kind: str, right):
     assert mine.grad is not None and exact.grad is not None
     assert far(found / x.abs().clamp(min=1), wanted / x.abs().clamp(min=1)) < 1e-6
     assert far(mine.grad, exact.grad) < 5e-6
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize(("smoothing", "z_loss"), [(0.0, 0.0), (0.1, 0.0), (0.3, 1e-3)])
+@pytest.mark.parametrize(("v", "c"), [(3, 1), (500, 37), (7047, 16)])
+def test_losses_of_logits_and_their_slopes_against_float64(v: int, c: int, smoothing: float, z_loss: float):
+    generator = torch.Generator().manual_seed(v)
+    logits = torch.randn(v, c + 5, generator=generator)[:, 2 : c + 2] * 4  # c columns of more
+    targets = torch.randint(v, (c,), generator=generator)
+    exact = logits.double().T.requires_grad_()
+    wanted = F.cross_entropy(exact, targets, label_smoothing=smoothing, reduction="none")
+    wanted = wanted + z_loss * exact.logsumexp(-1).square()
+    wanted.sum().backward()
+    assert exact.grad is not None
+    before = logits.clone()
+    kept = learn.slope(logits, targets, smoothing=smoothing, z_loss=z_loss, keep=True)
+    assert torch.equal(logits, before)
+    found = learn.slope(logits, targets, smoothing=smoothing, z_loss=z_loss)
+    assert torch.equal(found, kept) and far(found, wanted) < 2e-5
+    assert far(logits.T, exact.grad) < 1e-6
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_nu1_a_logit_that_is_no_number_is_in_the_loss(bad: float):
+    logits = torch.zeros(40, 20)
+    logits[7, 3] = bad
+    losses = learn.slope(logits, torch.zeros(20, dtype=torch.long), smoothing=0.1, z_loss=0.0)
+    assert not losses[3].isfinite() and losses[torch.arange(20) != 3].isfinite().all()
+
+
+@pytest.mark.skipif(kernels.available() and kernels.OpenMP.of_torch() is None, reason="torch shows no OpenMP")
+def test_the_threads_are_torchs_own_and_share_the_work(monkeypatch: pytest.MonkeyPatch):
+    before = threading.active_count(), len(os.listdir("/proc/self/task"))
+    team = kernels.Team(3, borrowed=True)
+    assert (threading.active_count(), len(os.listdir("/proc/self/task"))) == before
+    monkeypatch.setattr("plait.engine.learn._team", lambda: team)
+    for columns in (1, 40, 1000):
+        logits = torch.randn(50, columns)
+        right = logits.softmax(0)
+        right[0] -= 1.0
+        learn.slope(logits, torch.zeros(columns, dtype=torch.long), smoothing=0.0, z_loss=0.0)
+        torch.testing.assert_close(logits, right, rtol=1e-5, atol=1e-6)
 
 
 def gradients(model: Transformer) -> dict[str, Tensor]:

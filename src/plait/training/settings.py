@@ -189,7 +189,9 @@ class Evaluate:
     """[evaluate]: what is measured, how often, and when measuring says to stop."""
 
     every: int | None = _setting(None, "steps from one evaluation to the next; none: at the end of each epoch", above=0)
-    batches: int | None = _setting(None, "batches of an evaluation, at most; none: all", above=0)
+    batches: int | None = _setting(
+        None, "batches of an evaluation's loss, at most; none: all; texts are translated all", above=0
+    )
     metrics: tuple[str, ...] = _setting(
         ("loss", "perplexity"),
         "of loss, perplexity, bits_per_byte, accuracy, bleu, chrf; the first decides which is best",
