@@ -19,6 +19,7 @@ from plait.engine.learn import Learn, activate, attend
 from plait.model import Transformer, dropout, watching
 from plait.model.attention import Attention, Sight
 from plait.model.dropout import set_dropout
+from plait.training import muon
 from plait.training.loss import batch_loss
 from plait.training.native import put_in
 from tests.models import random_model
@@ -127,6 +128,17 @@ def test_losses_of_logits_and_their_slopes_against_float64(v: int, c: int, smoot
     found = learn.slope(logits, targets, smoothing=smoothing, z_loss=z_loss)
     assert torch.equal(found, kept) and far(found, wanted) < 2e-5
     assert far(logits.T, exact.grad) < 1e-6
+
+
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("shape", [(3, 64, 64), (2, 33, 70), (2, 70, 33), (1, 20, 300), (1, 1, 5)])
+def test_matrices_made_orthogonal_against_the_iteration_in_float64(shape: tuple[int, int, int]):
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    x[0, 0] = 0.0
+    coefficients = (3.4445, -4.775, 2.0315)
+    exact, found = muon.orthogonal(x.double(), coefficients, 5), muon.orthogonal(x, coefficients, 5)
+    assert found.shape == x.shape and far(found, exact) < 2e-6
+    assert torch.equal(muon.orthogonal(torch.zeros(shape), coefficients, 5), torch.zeros(shape))
 
 
 @pytest.mark.usefixtures("backend")

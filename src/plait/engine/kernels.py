@@ -140,6 +140,7 @@ def load(path: Path) -> ctypes.CDLL:
         "plait_attend_learn": (None, pointer, pointer, integer),
         "plait_activate_learn": (None, pointer, integer, pointer, integer, pointer, pointer),
         "plait_slope_learn": (None, pointer, pointer),
+        "plait_orthogonal_learn": (None, pointer, pointer),
     }
     known = all(hasattr(loaded, name) for name in signatures)
     for name, (result, *arguments) in signatures.items() if known else ():

@@ -40,6 +40,12 @@ Slope = struct(
     ("keep", integer),
     ("losses", pointer),
 )
+Orthogonal = struct(
+    "Orthogonal",
+    ("x", pointer),
+    ("matrices rows columns steps", integer),
+    ("a b c eps", number),  # and this one
+)
 SLOPED = ("gelu", "gelu_tanh", "silu")  # activations that have a kernel for their slope
 
 
@@ -142,6 +148,12 @@ def slope(logits: Tensor, targets: Tensor, *, smoothing: float, z_loss: float, k
     record.losses = losses.data_ptr()
     library().plait_slope_learn(_team().handle, ctypes.byref(record))
     return losses
+
+
+def orthogonalise(x: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> None:
+    """Bring the singular values of contiguous matrices ``(k, a, b)``, a <= b, near 1, in place."""
+    record = Orthogonal(x.data_ptr(), *x.shape, steps, *coefficients, eps)
+    library().plait_orthogonal_learn(_team().handle, ctypes.byref(record))
 
 
 def _team() -> Team:

@@ -13,7 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plait.engine import kernels, learn
 from plait.training.arithmetic import multiplies_bfloat16
+
+SMALL = 1 << 17  # numbers of a matrix that stays in a core's cache through all steps of the kernel
 
 Coefficients = tuple[float, float, float]
 
@@ -58,6 +61,10 @@ def orthogonal(x: Tensor, coefficients: Coefficients, steps: int, eps: float = 1
     a, b, c = coefficients
     if tall := x.shape[1] > x.shape[2]:
         x = x.mT
+    if x.dtype == torch.float32 and x.device.type == "cpu" and x[0].numel() <= SMALL and kernels.available():
+        x = x.contiguous()
+        learn.orthogonalise(x, coefficients, steps, eps)
+        return x.mT if tall else x
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(steps):
         gram = x @ x.mT

@@ -1,4 +1,5 @@
 #include "learn.h"
+#include "tiles.h"
 
 #include <algorithm>
 #include <vector>
@@ -7,34 +8,9 @@ namespace plait {
 
 namespace {
 
-constexpr int64_t WIDE = 16;              // keys, or numbers of a head, that are reckoned at once
 constexpr int64_t ROWS = 8 * TILE;        // whose scores are held at once
 constexpr float HIDDEN = -3e38f;          // the score of what may not be seen
 constexpr float NOTHING = 1e30f;          // the logarithm of the sum of no exponentials: with it all patterns are 0
-
-int64_t whole(int64_t n) { return (n + WIDE - 1) / WIDE * WIDE; }
-
-// c (N, 16) = a (N, depth) b (depth, 16), or with `add` that more; a lies by rows or by columns.
-template <int N>
-PLAIT_INLINE void multiply(const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t depth, float *c,
-                           int64_t c_row, bool add) {
-    Lanes sums[N];
-    times<N>([&](auto i) { sums[i] = add ? load(c + i * c_row) : broadcast(0.f); });
-    for (int64_t k = 0; k < depth; ++k, a += a_column, b += b_row) {
-        Lanes row = load(b);
-        times<N>([&](auto i) { sums[i] = fma(broadcast(a[i * a_row]), row, sums[i]); });
-    }
-    times<N>([&](auto i) { store(c + i * c_row, sums[i]); });
-}
-
-// The same for n rows, at most TILE.
-template <int N = TILE>
-void tile(int64_t n, const float *a, int64_t a_row, int64_t a_column, const float *b, int64_t b_row, int64_t depth, float *c,
-          int64_t c_row, bool add) {
-    if constexpr (N > 1)
-        if (n < N) return tile<N - 1>(n, a, a_row, a_column, b, b_row, depth, c, c_row, add);
-    multiply<N>(a, a_row, a_column, b, b_row, depth, c, c_row, add);
-}
 
 // One member's memory, and its part of an attention: a key head with all query heads that read it, at a time.
 class Member {

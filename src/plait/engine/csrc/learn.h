@@ -33,6 +33,16 @@ void attend_backward(Worker &worker, const Learn &o);
 // y = activation(x) and slope = activation'(x), n of them, for GELU, GELU_TANH and SILU.
 void activate_forward(Worker &worker, int64_t activation, const float *x, int64_t n, float *y, float *slope);
 
+// Matrices (rows, columns), one after the other, rows <= columns: each is brought near the nearest one with orthogonal rows by
+// `steps` of  X <- a X + (b G + c G G) X,  G = X X^T,  after its norm became 1.
+struct Orthogonal {
+    float *x;
+    int64_t matrices, rows, columns, steps;
+    float a, b, c, eps;
+};
+
+void orthogonalise(Worker &worker, const Orthogonal &o);
+
 // Logits of `columns` places, one below the other (outputs, columns), become the slopes of each place's cross-entropy
 // loss by them; nothing is done to them where `keep`.
 struct Slope {

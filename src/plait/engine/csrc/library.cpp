@@ -67,6 +67,11 @@ void plait_activate_learn(Team *team, int64_t activation, const float *x, int64_
     team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
 }
 
+void plait_orthogonal_learn(Team *team, const Orthogonal *o) {
+    auto job = [&](Worker &worker) { orthogonalise(worker, *o); };
+    team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);
+}
+
 void plait_slope_learn(Team *team, const Slope *o) {
     auto job = [&](Worker &worker) { slope_logits(worker, *o); };
     team->run([](Worker &worker, void *f) { (*(decltype(job) *)f)(worker); }, &job);

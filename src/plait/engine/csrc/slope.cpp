@@ -1,4 +1,5 @@
 #include "learn.h"
+#include "tiles.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +8,6 @@ namespace plait {
 
 namespace {
 
-constexpr int64_t WIDE = 16;    // places that are reckoned at once
 constexpr int64_t SUMMED = 128; // outputs of which there is a sum
 
 // 16 places, or the n that are left, from `first` on.
