@@ -15,6 +15,9 @@ from tests.families.recipes import RECIPES
 from tests.models import far, shallow
 
 ALL = pytest.mark.parametrize("recipe", RECIPES)
+HALF = pytest.mark.parametrize(  # the others where there is time
+    "recipe", [pytest.param(name, marks=[pytest.mark.slow] if i % 2 else []) for i, name in enumerate(RECIPES)]
+)
 
 
 def test_every_family_has_a_recipe(reference: ModuleType) -> None:
@@ -39,7 +42,7 @@ def test_read_and_written_back(recipe: str, reference: ModuleType, tmp_path: Pat
         assert family.config(architecture, config) == config
 
 
-@ALL
+@HALF
 def test_written_without_the_config_it_came_from(recipe: str, reference: ModuleType, tmp_path: Path) -> None:
     """The config is made from the architecture alone, and the reference library computes the same with it."""
     model, config, stored = checkpoint(reference, recipe, tmp_path / "before")
