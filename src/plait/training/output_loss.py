@@ -102,7 +102,9 @@ def _losses(logits: Tensor, target: Tensor, output: Output, slopes: bool) -> tup
         logits = logits.div_(cap).tanh_().mul_(cap)
     elif logits.dtype == torch.float32 and logits.device.type == "cpu" and kernels.available():
         losses = learn.slope(logits, target, smoothing=s, z_loss=z, keep=not slopes)
-        return losses, logits.mul_(output.scale) if slopes and output.scale != 1.0 else logits if slopes else None
+        if not slopes:
+            return losses, None
+        return losses, logits if output.scale == 1.0 else logits.mul_(output.scale)
     logs = logits.log_softmax(0)
     own = logs.gather(0, target[None])
     losses = -own if s == 0.0 else (s - 1.0) * own - s * logs.mean(0, keepdim=True)
