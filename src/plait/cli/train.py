@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -69,7 +70,9 @@ def train(
     if not is_first():
         return {"SIGINT": 130, "SIGTERM": 143}.get(stop or "", 0)
     if stop in ("SIGINT", "SIGTERM"):
-        notice(f"go on with: plait train {recipe} --out {folder.path} --resume {' '.join(options)}")
+        where = [] if data is None else ["--data", str(data)]
+        again = ["plait", "train", str(recipe), "--out", str(folder.path), *where, "--resume", *options]
+        notice(f"go on with: {shlex.join(again)}")
         return 130 if stop == "SIGINT" else 143
     print(folder.path)
     return 0

@@ -144,8 +144,8 @@ def _read(labels: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
 
 def class_names(samples: Iterable[Sample]) -> tuple[str, ...]:
     """All labels that occur, in alphabetical order, numbers by their size; of the training set, for every set."""
-    found = {sample.label for sample in samples if isinstance(sample.label, str | int)}
-    return tuple(str(label) for label in sorted(found, key=lambda label: (isinstance(label, str), label)))
+    found = {str(sample.label): sample.label for sample in samples if isinstance(sample.label, str | int)}
+    return tuple(sorted(found, key=lambda name: (isinstance(found[name], str), found[name])))
 
 
 def _class(label: Any, numbers: dict[str, int]) -> int:

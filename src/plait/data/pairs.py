@@ -20,6 +20,7 @@ from plait.data.lines import Tally, ending, is_unicode, read_lines, read_objects
 from plait.data.longest import Longest, fit
 
 Pair = tuple[str, str]
+Row = tuple[str, str, str]  # where, source, target
 Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
 
 TABLES = (".tsv", ".jsonl")
@@ -38,14 +39,15 @@ def read_pairs(
     Args:
         paths: two files to go side by side, or .tsv and .jsonl files one after the other; .gz and .zst of any.
         tally: counts what is read and left out.
-        fields: the names of a .jsonl object's two strings; without, it must have no third.
+        fields: the names of a .jsonl object's two strings; without, the first object must have no third, and its
+            names and their order are those of all.
         lowercase: both sides.
 
     Raises DataError for other files, files of different length (at their end), and lines that are not UTF-8.
     """
     files = [paths] if isinstance(paths, str | Path) else list(paths)
     if len(files) == 1 or (files and all(ending(file) in TABLES for file in files)):
-        rows = itertools.chain.from_iterable(_table(file, tally, fields) for file in files)
+        rows = _tables(files, tally, fields)
     elif len(files) == 2 and not any(ending(file) in TABLES for file in files):
         rows = _side_by_side(files[0], files[1], tally)
     else:
@@ -108,7 +110,20 @@ def _side_by_side(first: str | Path, second: str | Path, tally: Tally) -> Iterat
         )
 
 
-def _table(path: str | Path, tally: Tally, fields: tuple[str, str] | None) -> Iterator[tuple[str, str, str]]:
+def _tables(files: Sequence[str | Path], tally: Tally, fields: tuple[str, str] | None) -> Iterator[Row]:
+    for file in files:
+        if fields is None and ending(file) == ".jsonl":
+            where, first = next(read_objects(file, Tally()), ("", None))
+            fields = None if first is None else _only_two(_texts(first), where)
+        yield from _table(file, tally, fields)
+
+
+def _texts(value: dict[str, Any]) -> dict[str, Any]:
+    inner = value.get("translation")
+    return inner if isinstance(inner, dict) else value
+
+
+def _table(path: str | Path, tally: Tally, fields: tuple[str, str] | None) -> Iterator[Row]:
     if ending(path) != ".jsonl":
         for where, line in read_lines(path, tally):
             tally.read += 1
@@ -121,11 +136,8 @@ def _table(path: str | Path, tally: Tally, fields: tuple[str, str] | None) -> It
                 tally.blank += 1
         return
     for where, value in read_objects(path, tally):
-        inner = value.get("translation")
-        texts: dict[str, Any] = inner if isinstance(inner, dict) else value
-        if fields is None:
-            fields = _only_two(texts, where)
-        source, target = (texts.get(name) for name in fields)
+        assert fields is not None, "the first object's names"
+        source, target = (_texts(value).get(name) for name in fields)
         if isinstance(source, str) and isinstance(target, str):
             yield where, source, target
         else:

@@ -142,7 +142,11 @@ activate.register_autograd(
 
 def slope(logits: Tensor, targets: Tensor, *, smoothing: float, z_loss: float, keep: bool = False) -> Tensor:
     """Losses ``(c,)`` of logits ``(v, c)`` against ``(c,)`` targets; the logits become the losses' slopes by them, or
-    where ``keep`` stay."""
+    where ``keep`` stay. Raises ``ValueError`` for a target that is no output."""
+    targets = targets.to(torch.int64).contiguous()
+    if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < len(logits):
+        raise ValueError(f"targets: {int(targets.min())} to {int(targets.max())}, and there are {len(logits)} outputs.")
+    assert logits.stride(1) == 1 or logits.shape[1] < 2, "places lie side by side"
     losses = logits.new_empty(len(targets))
     record = Slope(logits.data_ptr(), *logits.shape, logits.stride(0), targets.data_ptr(), smoothing, z_loss, keep)
     record.losses = losses.data_ptr()

@@ -40,7 +40,7 @@ class Display:
     Args:
         steps: optimizer steps in all; ``None`` where time ends the run.
         seconds: the time after which the run ends, where that is said.
-        first: steps that were done before this process, by a run that goes on.
+        first: steps that were done before this process, by a run that goes on; ``None``: those before the first shown.
         log_every: steps from one plain line to the next.
         work: floating-point operations for each target, and ``peak`` those that the machine does in a second; with both
             the share of the machine's arithmetic is shown.
@@ -53,7 +53,7 @@ class Display:
         *,
         steps: int | None,
         seconds: float | None = None,
-        first: int = 0,
+        first: int | None = None,
         log_every: int = 10,
         work: float = 0.0,
         peak: float = 0.0,
@@ -70,6 +70,7 @@ class Display:
 
     def step(self, progress: Progress) -> None:
         """Show a step."""
+        self._first = progress.step - 1 if self._first is None else self._first
         self._recent.append((progress.targets, progress.seconds))
         last = progress.step == self._steps
         if self._live:
@@ -95,7 +96,7 @@ class Display:
 
     def _left(self, step: int) -> float | None:
         """Seconds to the end, evaluations and everything else in the pace."""
-        passed, done = self._clock() - self._start, step - self._first
+        passed, done = self._clock() - self._start, step - (self._first or 0)
         ends = [self._limit - passed] if self._limit is not None else []
         if self._steps is not None and done > 0:
             ends.append((self._steps - step) * passed / done)

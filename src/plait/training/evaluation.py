@@ -51,6 +51,7 @@ def evaluate(
     metrics: Collection[str] = ("loss", "perplexity"),
     batches: int | None = None,
     ranks: Ranks | None = None,
+    among: Tensor | None = None,
 ) -> dict[str, float]:
     """The metrics asked for, over the stream's ``evaluation()``.
 
@@ -65,6 +66,7 @@ def evaluate(
         metrics: of ``MEASURED``.
         batches: at most so many, from the start; ``None``: all.
         ranks: the processes that share the work.
+        among: the tokens that can be targets, as of the loss: an answer is the likeliest of these.
 
     Raises ``ValueError`` for a metric that is not known here, for no targets at all, and for ``bits_per_byte`` of a
     stream that does not say how many bytes there are.
@@ -76,7 +78,7 @@ def evaluate(
     with evaluating(model):
         for batch in islice(_to(model, stream.evaluation(rank=ranks.rank, world=ranks.world)), batches):
             nats, count = loss(model, batch)
-            right = _right(model, batch) if "accuracy" in metrics else 0
+            right = _right(model, batch, among) if "accuracy" in metrics else 0
             sums += torch.tensor([float(nats), float(count), float(right)], dtype=torch.float64)
     nats, targets, right = ranks.total(sums).tolist()
     if not targets:
@@ -95,11 +97,13 @@ def _to(model: nn.Module, batches: Iterable[Batch]) -> Iterator[Batch]:
     return (batch.to(device) for batch in batches)
 
 
-def _right(model: nn.Module, batch: Batch) -> Tensor:
+def _right(model: nn.Module, batch: Batch, among: Tensor | None) -> Tensor:
     """How many targets are the likeliest answer."""
     if batch.against not in ("vocabulary", "classes"):
         raise ValueError(f"metrics: targets that are {batch.against} are neither right nor wrong; leave out accuracy.")
-    return (model(batch.tokens, **batch.inputs).argmax(-1) == batch.targets).sum()
+    logits = model(batch.tokens, **batch.inputs)
+    answers = logits.argmax(-1) if among is None else among.to(logits.device)[logits[..., among].argmax(-1)]
+    return (answers == batch.targets).sum()
 
 
 def _targets_a_byte(facts: Mapping[str, int | float]) -> float:

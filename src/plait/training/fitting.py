@@ -45,12 +45,21 @@ def check_fit(recipe: Recipe, architecture: Architecture) -> None:
     head = HEADS.get(kind)
     if head is not None and architecture.head != head:
         raise RecipeError(f"model.head: the objective {kind!r} needs {head!r}, and it is {_head(architecture)}.")
+    if kind == "contrastive" and architecture.head is not None:
+        raise RecipeError(f"model.head: the objective {kind!r} needs 'none', and it is {_head(architecture)}.")
     longest = architecture.max_length
     if longest is not None and recipe.data.length > longest:
         raise RecipeError(
             f"data.length: rows of {recipe.data.length:,} tokens, and the model has positions for {longest:,}; shorten "
             "them or set model.max_length."
         )
+
+
+def metrics_of(recipe: Recipe) -> tuple[str, ...]:
+    """Those that are asked for; where none is, those that every model of the objective is measured by."""
+    answered = "perplexity" if recipe.objective.kind in METRICS["perplexity"] else "accuracy"
+    usual = ("loss", answered) if recipe.objective.kind in METRICS[answered] else ("loss",)
+    return recipe.evaluate.metrics or usual
 
 
 def check_metrics(recipe: Recipe) -> None:
@@ -66,10 +75,8 @@ def check_metrics(recipe: Recipe) -> None:
             )
         if name == "bits_per_byte" and data.valid_fraction:
             raise RecipeError("evaluate.metrics: bits_per_byte needs whole files; say data.valid, not valid_fraction.")
-    if not evaluate.metrics:
-        raise RecipeError("evaluate.metrics: name at least one; loss, say.")
     if not data.valid and not data.valid_fraction:
-        for name in ("every", "patience"):
+        for name in ("every", "batches", "patience"):
             if getattr(evaluate, name) is not None:
                 raise RecipeError(
                     f"evaluate.{name}: there is nothing to evaluate on; say data.valid or valid_fraction."

@@ -93,8 +93,9 @@ def judge(
     facts = stream.facts()
     if left := [f"{name.replace('_', ' ')} {facts[name]:,}" for name in NOT_WHOLE if facts.get(name)]:
         notice(f"data: not all of it is measured as it stands: {', '.join(left)}.")
-    loss = partial(batch_loss, among=_among(checkpoint, stream))
-    found = evaluate(checkpoint.model, stream, loss, metrics=[name for name in metrics if name in MEASURED])
+    among = _among(checkpoint, stream)
+    measured = [name for name in metrics if name in MEASURED]
+    found = evaluate(checkpoint.model, stream, partial(batch_loss, among=among), metrics=measured, among=among)
     qualities: dict[str, Quality] = {}
     if asked:
         pairs = list(read_pairs(recipe.data.train, Tally(), lowercase=lowercase))

@@ -18,6 +18,7 @@ from plait.data.stream import Stream
 from plait.model.dropout import set_dropout
 from plait.training.breakdown import broken
 from plait.training.evaluation import Loss, better
+from plait.training.fitting import metrics_of
 from plait.training.plain import Precision
 from plait.training.precision import precision_of
 from plait.training.progress import Step
@@ -164,7 +165,7 @@ class _Run:
             return step
         with self.work.averaged(), self.precision.computing():
             found = dict(self.measure())
-        metric = self.recipe.evaluate.metrics[0]
+        metric = metrics_of(self.recipe)[0]
         best = better(metric, found[metric], self.work.counts.best)
         if best:
             self.work.counts.best, self.work.counts.best_step, self.work.counts.worse = found[metric], step.index, 0

@@ -122,6 +122,8 @@ def _value(section: str, key: str, value: Any) -> Any:
     options = get_args(hint) or (hint,)
     if value == "none" and type(None) in options:
         return None
+    if value == "none" and get_origin(hint) is tuple:
+        return ()
     if isinstance(value, list):
         return tuple(value)
     return (value,) if get_origin(hint) is tuple and isinstance(value, str) else value

@@ -17,9 +17,10 @@ from plait.checkpoint import Checkpoint, DecodeRules, load
 from plait.data.stream import Stream
 from plait.text import Tokenizer
 from plait.training.arithmetic import multiplies_bfloat16
-from plait.training.fitting import check_fit, check_metrics
+from plait.training.fitting import check_fit, check_metrics, metrics_of
 from plait.training.inputs import located, tokenizer_of
 from plait.training.labelling import with_labels
+from plait.training.parallel import kind_of
 from plait.training.places import RecipeError
 from plait.training.processes import own_device
 from plait.training.quality import METRICS as TRANSLATED
@@ -61,6 +62,7 @@ def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
     Raises ``RecipeError`` for what does not go together and for files that are not there.
     """
     check_metrics(recipe)
+    kind_of(recipe.run.parallel)
     kind = recipe.objective.kind
     if recipe.model.checkpoint is None:
         check_fit(recipe, architecture_of(recipe.model))
@@ -81,7 +83,8 @@ def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
     if precision == "auto":
         precision = "pure_bfloat16" if multiplies_bfloat16(own_device()) else "float32"
     objective = replace(recipe.objective, mask_rate=recipe.objective.hidden) if kind in HIDING else recipe.objective
-    return replace(recipe, data=changed, objective=objective, run=replace(recipe.run, precision=precision))
+    run, evaluate = replace(recipe.run, precision=precision), replace(recipe.evaluate, metrics=metrics_of(recipe))
+    return replace(recipe, data=changed, objective=objective, run=run, evaluate=evaluate)
 
 
 def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:

@@ -20,6 +20,7 @@ from plait.checkpoint.peft import save_adapter
 from plait.model import Transformer
 from plait.training.blocks import compile_layers, recompute
 from plait.training.evaluation import MEASURED, evaluate
+from plait.training.fitting import metrics_of
 from plait.training.folder import Folder
 from plait.training.layers import activation_sizes, gradient_norms
 from plait.training.loop import train
@@ -117,7 +118,7 @@ class Running:
         """What the recipe asks to be evaluated, and the loss in any case."""
         recipe, valid = self.resolved.recipe, self.valid
         assert valid is not None, "there is nothing to evaluate on"
-        asked = list(dict.fromkeys((*recipe.evaluate.metrics, "loss")))
+        asked = list(dict.fromkeys((*metrics_of(recipe), "loss")))
         loss = functools.partial(batch_loss, temperature=recipe.objective.temperature, among=self.resolved.among)
         with self.precision.computing():
             found = evaluate(
@@ -127,6 +128,7 @@ class Running:
                 metrics=[name for name in asked if name in MEASURED],
                 batches=recipe.evaluate.batches,
                 ranks=self.ranks,
+                among=self.resolved.among,
             )
         if written := [name for name in asked if name in TRANSLATED]:
             qualities = translated(self.resolved, written)

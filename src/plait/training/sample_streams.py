@@ -123,12 +123,17 @@ def chat(inputs: Inputs) -> Both:
     return _both(inputs, read_chats, asked_first, encode, objective)
 
 
+def _lower(sample: Sample) -> Sample:
+    return sample._replace(text=sample.text.lower(), second=sample.second and sample.second.lower())
+
+
 def labelled(inputs: Inputs) -> Both:
     """A class, or numbers, for a text or two."""
     data = inputs.recipe.data
 
     def read(paths: Sequence[str], tally: Tally) -> Iterable[Sample]:
-        return read_labelled(paths, tally, until=data.label_until)
+        samples = read_labelled(paths, tally, until=data.label_until)
+        return map(_lower, samples) if data.lowercase else samples
 
     def encode(samples: Iterable[Sample], tally: Tally) -> Iterable[Sequence[Sequence[int]]]:
         return label_rows(

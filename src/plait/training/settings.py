@@ -159,7 +159,7 @@ class Run:
     minutes: float | None = _setting(
         None, "stop after this time, interruptions not counted, whatever else is said", above=0
     )
-    seed: int = _setting(0, "of weights, order, dropout and noise", least=0)
+    seed: int = _setting(0, "of weights, order, dropout and noise", least=0, most=2**63 - 1)
     dropout: float = _setting(0.0, "share dropped from embeddings and from what each sublayer adds", least=0, below=1)
     attention_dropout: float = _setting(0.0, "share dropped from attention patterns", least=0, below=1)
     activation_dropout: float = _setting(0.0, "share dropped inside feed-forward layers", least=0, below=1)
@@ -193,8 +193,9 @@ class Evaluate:
         None, "batches of an evaluation's loss, at most; none: all; texts are translated all", above=0
     )
     metrics: tuple[str, ...] = _setting(
-        ("loss", "perplexity"),
-        "of loss, perplexity, bits_per_byte, accuracy, bleu, chrf; the first decides which is best",
+        (),
+        "of loss, perplexity, bits_per_byte, accuracy, bleu, chrf, the first decides which is best; none: loss, and "
+        "perplexity or for classes accuracy",
     )
     tokenize: str = _setting("13a", "bleu: sacrebleu's tokenisation; zh for Chinese")
     beams: int = _setting(4, "bleu, chrf: beams of the search", above=0)

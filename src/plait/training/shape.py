@@ -29,6 +29,8 @@ def architecture_of(
         said = {**base.to_dict(), **said}
         if said.get("position", "none") != base.position:  # organs of the old kind go with it
             said = {k: v for k, v in said.items() if k in model.overrides or k not in ("rope", "sinusoid", "alibi")}
+        if "head" in model.overrides and model.overrides["head"] in (None, "none"):  # and those of a head with it
+            said |= {k: False for k in ("tied", "logit_bias") if k not in model.overrides}
     wanted = model.overrides.get("vocab_size")
     if wanted is None:
         said["vocab_size"] = vocab_size or ANY_SIZE

@@ -17,8 +17,13 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
     "data.packing": ("objective.kind", ("causal", "masked", "spans", "denoising")),
     "data.joint": ("objective.kind", ("paired",)),
+    "data.lowercase": ("objective.kind", ("causal", *HIDING, "paired", "contrastive", "classes", "values")),
     "data.label_until": ("objective.kind", ("classes", "values")),
     "objective.label_smoothing": (
+        "objective.kind",
+        ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
+    ),
+    "objective.z_loss": (
         "objective.kind",
         ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
     ),

@@ -160,7 +160,7 @@ class Member {
             store(s + j, keep ? e * load(keep + j, o.keys - j) : e);
         }
         const float all = sum(total);
-        const bool blind = most == HIDDEN;
+        const bool blind = most == HIDDEN && all == all; // no number is greater than NaN either: it is let through
         if (blind) std::fill_n(s, n, 0.f);
         if (o.sums) o.sums[(b * o.heads + h) * o.rows + i] = blind ? NOTHING : most * o.scale + std::log(all);
         return blind ? 0.f : 1.f / all;

@@ -28,7 +28,8 @@ void slope_places(const Slope &o, int64_t first, int64_t n) {
     store(least, top), store(sums, total), store(weight, plain);
     for (int64_t i = 0; i < n; ++i) {
         const float s = o.smoothing, log = std::log(sums[i]), lse = least[i] + log;
-        o.losses[first + i] = log - (1.f - s) * (own[i] - least[i]) - s * weight[i] / float(o.outputs) + o.z_loss * lse * lse;
+        const float mean = s == 0.f ? 0.f : s * weight[i] / float(o.outputs); // of what may be minus infinity
+        o.losses[first + i] = log - (1.f - s) * (own[i] - least[i]) - mean + o.z_loss * lse * lse;
         weight[i] = (1.f + 2.f * o.z_loss * lse) / sums[i];
     }
     if (o.keep) return;
