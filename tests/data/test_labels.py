@@ -130,3 +130,7 @@ def test_tr20_accuracy_over_three_ranks_counts_each_sample_once(tokenizer: Token
     stream = Samples(rows, ByRows(10, 4))
     seen = [len(batch.targets) for rank in range(3) for batch in stream.evaluation(rank=rank, world=3)]
     assert sum(seen) == 10
+
+
+def test_a_number_and_its_name_are_one_class():
+    assert class_names([Sample("a", None, label) for label in (2, 1, "1", 10, "b")]) == ("2", "10", "1", "b")

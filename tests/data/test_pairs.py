@@ -115,3 +115,12 @@ def test_one_text_file_has_its_pairs_parted_by_tabs(tmp_path: Path):
     assert read(written(tmp_path / "a.txt", "Hi.\t嗨。\tCC-BY\n"))[0] == [("Hi.", "嗨。")]
     pairs, tally = read(written(tmp_path / "b.txt", "Hi.\n"))
     assert not pairs and tally.bad == 1
+
+
+def test_the_first_objects_names_hold_for_all_files(tmp_path: Path):
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    files[0].write_text('{"en": "hi", "de": "hallo"}\n')
+    files[1].write_text('{"de": "hund", "en": "dog"}\n{"de": "katze", "fr": "chat"}\n')
+    tally = Tally()
+    assert list(read_pairs(files, tally)) == [("hi", "hallo"), ("dog", "hund")]
+    assert tally.bad == 1 and "no strings 'en' and 'de'" in tally.first_bad

@@ -150,6 +150,33 @@ def test_nu1_a_logit_that_is_no_number_is_in_the_loss(bad: float):
     assert not losses[3].isfinite() and losses[torch.arange(20) != 3].isfinite().all()
 
 
+@pytest.mark.usefixtures("backend")
+def test_a_place_that_may_not_say_a_token_has_a_loss():
+    logits = torch.zeros(20, 3)
+    logits[7] = float("-inf")
+    expected = F.cross_entropy(logits.T.double(), torch.tensor([1, 2, 3]), reduction="none")
+    assert far(learn.slope(logits, torch.tensor([1, 2, 3]), smoothing=0.0, z_loss=0.0), expected) < 1e-6
+
+
+@pytest.mark.usefixtures("backend")
+def test_targets_are_read_as_they_are_and_those_that_are_no_output_refused():
+    logits, targets = torch.randn(20, 3), torch.tensor([[1, 9], [2, 9], [3, 9]])
+    plain = learn.slope(logits.clone(), targets[:, 0].clone(), smoothing=0.0, z_loss=0.0)
+    assert torch.equal(learn.slope(logits.clone(), targets[:, 0], smoothing=0.0, z_loss=0.0), plain)
+    assert torch.equal(learn.slope(logits.clone(), targets[:, 0].int(), smoothing=0.0, z_loss=0.0), plain)
+    for bad in (20, -1, 10**9):
+        with pytest.raises(ValueError, match="there are 20 outputs"):
+            learn.slope(logits, torch.tensor([0, bad, 0]), smoothing=0.0, z_loss=0.0)
+
+
+@pytest.mark.usefixtures("backend")
+def test_nu1_a_query_that_is_no_number_stays_none():
+    q, k, v = (torch.randn(1, 1, 150, 16) for _ in range(3))
+    q[0, 0, 5, 3] = float("nan")
+    out = attend(q, k, v, None, None, None, False, 0.25)[0]
+    assert out[0, 0, 5].isnan().all() and out[0, 0, torch.arange(150) != 5].isfinite().all()
+
+
 @pytest.mark.skipif(kernels.available() and kernels.OpenMP.of_torch() is None, reason="torch shows no OpenMP")
 def test_the_threads_are_torchs_own_and_share_the_work(monkeypatch: pytest.MonkeyPatch):
     before = threading.active_count(), len(os.listdir("/proc/self/task"))

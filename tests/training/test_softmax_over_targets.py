@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
 import torch
 
 import plait
+from plait.training.evaluation import evaluate
 from plait.training.folder import Folder
 from plait.training.judging import judge
+from plait.training.loss import batch_loss
 from plait.training.recipe import RecipeError, read_recipe
 from plait.training.resolve import Resolved, decide, resolve
 from plait.training.running import ready
@@ -75,3 +78,19 @@ def test_it_counts_for_pairs_alone(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE.replace('"paired"', '"denoising"'))
     with pytest.raises(RecipeError, match="objective.softmax: it counts where objective.kind is paired"):
         read_recipe(tmp_path / "recipe.toml")
+
+
+def test_answers_are_the_likeliest_of_the_tokens_that_can_be(resolved: Resolved) -> None:
+    model, among, valid = resolved.checkpoint.model, resolved.among, resolved.valid
+    assert among is not None and valid is not None
+    loss = functools.partial(batch_loss, among=among)
+    found = evaluate(model, valid, loss, metrics=["accuracy"], among=among)["accuracy"]
+    right = total = 0
+    with torch.no_grad():
+        for batch in valid.evaluation():
+            logits = model.eval()(batch.tokens, **batch.inputs)
+            banned = torch.ones(logits.shape[-1], dtype=torch.bool).index_fill(0, among, False)
+            answers = logits.masked_fill(banned, float("-inf")).argmax(-1)
+            right += int((answers == batch.targets).sum())
+            total += int(batch.real.sum())
+    assert found == right / total
