@@ -36,7 +36,7 @@ def test_a_pipe_gets_a_plain_line_now_and_then():
     lines = shown(io.StringIO(), work=1e6, peak=1e9).splitlines()
     assert lines == [
         "step 2/6  loss 1.5000  400 tokens/s  40% of the arithmetic  0:02 left",
-        "step 3: loss 1.2500, accuracy 50.00 %  (best)",
+        "evaluation at step 3: loss 1.2500, accuracy 50.00 %  (best)",
         "step 4/6  loss 0.7500  400 tokens/s  40% of the arithmetic  0:01 left",
         "step 6/6  loss 0.5000  400 tokens/s  40% of the arithmetic  0:00 left",
     ]
@@ -46,7 +46,7 @@ def test_a_terminal_gets_one_line_that_changes_and_is_gone_at_the_end():
     text = shown(Terminal())
     assert text.count("\n") == 1  # the evaluation's alone
     assert text.count("\rstep ") == 6 and text.endswith("\r\x1b[K")
-    assert "\r\x1b[Kstep 3: loss 1.2500" in text  # it does not stand in the live line's remains
+    assert "\r\x1b[Kevaluation at step 3: loss 1.2500" in text  # it does not stand in the live line's remains
 
 
 def test_a_terminal_is_not_drawn_faster_than_eyes_see():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -66,7 +67,8 @@ def train(
     with first_before_others():
         resolved = resolve(settings, tokenizer=folder.tokenizer() if goes_on else None)
     resolved.checkpoint.model.to(device)
-    stop = follow(ready(resolved, folder, resume=goes_on))
+    with folder.held() if is_first() else contextlib.nullcontext():
+        stop = follow(ready(resolved, folder, resume=goes_on))
     if not is_first():
         return {"SIGINT": 130, "SIGTERM": 143}.get(stop or "", 0)
     if stop in ("SIGINT", "SIGTERM"):

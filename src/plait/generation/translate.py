@@ -226,8 +226,10 @@ class _Translator:
 
 
 _TOO_LONG = "too long for the {} tokens that are read at once: cut into parts, which are translated one by one."
-_CUT_OFF = "the translation reached its limit of tokens and is cut off there; give more max_new_tokens."
-_SHRANK = "fewer sentences came out than went in; split='sentences' translates each by itself."
+_CUT_OFF = (
+    "the translation reached its limit of tokens and is cut off there; allow more: max_new_tokens, --max-new-tokens."
+)
+_SHRANK = "fewer sentences came out than went in; split='sentences' (--split sentences) translates each by itself."
 
 
 def _say(first: int, lines: Sequence[int], what: str, *values: object) -> None:

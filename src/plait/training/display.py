@@ -107,7 +107,7 @@ class Display:
         words = ", ".join(
             f"{name.replace('_', ' ')} {FORMS.get(name, '{:.4f}'.format)(v)}" for name, v in metrics.items()
         )
-        self.say(f"step {step:,}: {words}{'  (best)' if best else ''}")
+        self.say(f"evaluation at step {step:,}: {words}{'  (best)' if best else ''}")
 
     def say(self, text: str) -> None:
         """Print a line that stays."""

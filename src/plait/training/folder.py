@@ -1,15 +1,21 @@
 """The folder of a run: what is in it, and who may write there.
 
-recipe.toml  metrics.jsonl  tokenizer/  states/  report.html  model/ (an ordinary checkpoint)  adapter/ (LoRA's)
+recipe.toml  data.json (what the files held)  metrics.jsonl  tokenizer/  states/  report.html
+model/ (an ordinary checkpoint)  adapter/ (LoRA's)
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plait.checkpoint.replacing import whole_file, whole_folder
+from plait.data.sources import find, glimpse
 from plait.text import Tokenizer, load_tokenizer
 from plait.training.places import SECTIONS, RecipeError, keys
 from plait.training.recipe import read_recipe, to_text
@@ -33,6 +39,11 @@ class Folder:
     def recipe(self) -> Path:
         """The resolved recipe."""
         return self.path / "recipe.toml"
+
+    @property
+    def data(self) -> Path:
+        """What the files of the recipe held, in a few words."""
+        return self.path / "data.json"
 
     @property
     def metrics(self) -> Path:
@@ -74,9 +85,39 @@ class Folder:
             place, (before, now) = next(iter(other.items()))
             raise RecipeError(
                 f"{place}: it was {before!r} in the run at {self.path}, and is {now!r} now; a run goes on with the "
-                "recipe that it began with."
+                "recipe that it began with, and another goes on from its model by model.from."
             )
+        if self.data.exists():
+            before, now = json.loads(self.data.read_text(encoding="utf-8")), contents(recipe)
+            if changed := [side for side in before if before[side] != now[side]]:
+                raise RecipeError(
+                    f"data.{changed[0]}: the files hold something else than when the run at {self.path} began; put "
+                    "them back, or begin another run."
+                )
         return True
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else writes here meanwhile; the system lets go of it when a process ends, however it does.
+
+        Raises ``RecipeError`` where somebody does.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(ImportError):  # no such lock here
+                import fcntl
+
+                folder = os.open(self.path, os.O_RDONLY)
+                stack.callback(os.close, folder)
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise RecipeError(
+                        f"{self.path}: another run is writing there; wait for it, or choose another --out."
+                    ) from None
+                except OSError:  # a file system without locks
+                    pass
+            yield
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer | None) -> None:
         """Write down what the run is, before it runs."""
@@ -84,6 +125,9 @@ class Folder:
         if tokenizer is not None and not (self.path / "tokenizer").exists():
             with whole_folder(self.path / "tokenizer") as new:
                 tokenizer.save(new)
+        if not self.data.exists():
+            with whole_file(self.data) as new:
+                new.write_text(json.dumps(contents(recipe)), encoding="utf-8")
         with whole_file(self.recipe) as new:
             new.write_text(to_text(recipe), encoding="utf-8")
 
@@ -91,6 +135,12 @@ class Folder:
         """That of the run which was begun here."""
         folder = self.path / "tokenizer"
         return load_tokenizer(folder) if folder.is_dir() else None
+
+
+def contents(recipe: Recipe) -> dict[str, list[list[str]]]:
+    """What the data's files hold, in a few words."""
+    sides = {"train": recipe.data.train, "valid": recipe.data.valid}
+    return {side: [glimpse(source) for source in find(names)[0]] if names else [] for side, names in sides.items()}
 
 
 def differences(before: Recipe, now: Recipe) -> dict[str, tuple[Any, Any]]:

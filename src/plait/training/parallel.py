@@ -23,6 +23,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forwar
 from torch.distributed.tensor import DTensor, Placement, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import zeros as distributed_zeros
 
+from plait.checkpoint.notice import notice
 from plait.checkpoint.replacing import whole_folder
 from plait.data.stream import Stream
 from plait.training.even import Even
@@ -57,6 +58,8 @@ def wrap(model: nn.Module, run: Run) -> Ranks:
     if kind == "tensor" and world % n:
         raise ParallelError(f"run.parallel: {world} processes are no whole number of teams of {n}.")
     if world == 1:
+        if kind != "data":
+            notice(f"run.parallel: {run.parallel} divides nothing in one process; torchrun starts more.")
         return Alone()
     check_precision(run)
     return {"data": Data, "fsdp": Sharded, "tensor": Teams}[kind](model, n)
