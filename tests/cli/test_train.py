@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 import plait
 from plait.cli.commands import main
+from plait.training.folder import Folder
 from plait.training.metrics import read_metrics
 from plait.training.recipe import read_recipe
 from plait.training.running import Running
@@ -101,9 +103,16 @@ def test_an_interrupted_run_goes_on_as_if_it_had_not_stopped(
     with monkeypatch.context() as patched:
         patched.setattr(Running, "note", interrupted)
         assert train(recipe, "parts") == 130
-    assert "go on with: plait train" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    advice = shlex.split(
+        next(line for line in said.splitlines() if "go on with: " in line).partition("go on with: ")[2]
+    )
+    assert advice == [
+        *("plait", "train", str(recipe), "--out", str(recipe.parent / "parts")),
+        *("--data", str(recipe.parent), "--resume"),
+    ]
     assert not (recipe.parent / "parts/model").exists()
-    assert train(recipe, "parts", "--resume") == 0
+    assert main(advice[1:]) == 0
     whole, parts = measured(recipe.parent / "whole"), measured(recipe.parent / "parts")
     steps = [[line for line in lines if line["kind"] in ("step", "evaluation")] for lines in (whole, parts)]
     assert steps[0] == steps[1]
@@ -121,6 +130,15 @@ def test_a_folder_with_a_run_is_not_touched(recipe: Path, capsys: pytest.Capture
     assert train(recipe, "run", "--resume", "--run.steps", "2", "--model.d_model", "32") == 1
     assert "model.d_model: it was 16" in capsys.readouterr().err
     assert before == {path: path.read_bytes() for path in (recipe.parent / "run").rglob("*") if path.is_file()}
+
+
+def test_a_folder_in_which_a_run_is_under_way_is_not_touched(recipe: Path, capsys: pytest.CaptureFixture[str]):
+    with Folder(recipe.parent / "run").held():
+        assert train(recipe, "run", "--run.steps", "1") == 1
+        assert "another run is writing there; wait for it" in capsys.readouterr().err
+        assert not [*(recipe.parent / "run").iterdir()]
+    assert not (recipe.parent / "run").exists()  # nothing came of it
+    assert train(recipe, "run", "--run.steps", "1") == 0
 
 
 def test_resume_without_a_run_begins_one_aloud(recipe: Path, capsys: pytest.CaptureFixture[str]):

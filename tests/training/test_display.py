@@ -60,9 +60,11 @@ def test_a_terminal_is_not_drawn_faster_than_eyes_see():
 
 def test_a_run_that_goes_on_counts_its_own_steps():
     clock = Clock()
-    display = Display(steps=100, first=90, file=io.StringIO(), clock=clock)
-    clock.now = 10.0
-    assert display.line(Progress(step=95, loss=1.0, targets=1, seconds=1.0)).endswith("0:10 left")
+    display = Display(steps=100, log_every=5, file=(file := io.StringIO()), clock=clock)
+    for step in range(91, 96):
+        clock.now += 2.0
+        display.step(Progress(step=step, loss=1.0, targets=1, seconds=2.0))
+    assert file.getvalue().endswith("0:10 left\n")
 
 
 def test_the_earlier_of_two_ends_counts():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 from pathlib import Path
 
@@ -197,6 +198,16 @@ def test_the_first_tensor_that_breaks_is_named(place: str, words: str) -> None:
 def test_an_explosion_stops() -> None:
     with pytest.raises(TrainingError, match=r"the loss exploded; it is .*, and was 2\.\d+ at the first step"):
         list(train(model(), Samples(), recipe(optimizer={"lr": 30.0}), loss=loss))
+
+
+def test_squares_have_no_scale_to_explode_from() -> None:
+    def rising(model: nn.Module, batch: Batch) -> tuple[torch.Tensor, int]:
+        nats, count = loss(model, batch)
+        return nats * 100.0 ** next(powers), count
+
+    powers = itertools.count(-3)
+    steps = list(train(model(), Samples(), recipe(objective={"kind": "values"}, run={"steps": 4}), loss=rising))
+    assert steps[-1].loss > 1000 * steps[0].loss
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:

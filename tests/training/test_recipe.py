@@ -140,10 +140,26 @@ def test_command_line_before_file_before_default(write: Write):
         ("[optimizer]\nmatrix_lr = 1e-2\n", "optimizer.matrix_lr: it counts where optimizer.kind is muon, and that is"),
         ("[schedule]\ndecay = 10\n", "schedule.decay: it counts where schedule.kind is wsd"),
         ("[objective]\nmask_rate = 0.2\n", "objective.mask_rate: it counts where objective.kind is masked or"),
+        (
+            '[objective]\nkind = "values"\nz_loss = 0.1\n',
+            "objective.z_loss: it counts where objective.kind is causal or",
+        ),
     ],
 )
 def test_a_setting_that_nothing_reads_is_refused(text: str, said: str, write: Write):
     assert said in refusal(write(MODEL + REST + text))
+
+
+def test_a_chat_is_not_lower_cased(write: Write):
+    text = MODEL + REST.replace("[run]", "lowercase = true\n[run]") + '[objective]\nkind = "chat"\n'
+    assert "data.lowercase: it counts where objective.kind is causal or" in refusal(write(text))
+
+
+def test_none_takes_a_list_back_and_a_seed_fits_what_it_is_kept_in(write: Write):
+    path = write(MODEL + REST)
+    assert read_recipe(path, ["--data.valid", "b.txt", "--evaluate.metrics", "none"]).evaluate.metrics == ()
+    assert read_recipe(write(MODEL + REST.replace("[run]", 'valid = "none"\n[run]'))).data.valid == ()
+    assert "run.seed: " in refusal(path, "--run.seed", str(2**63))
 
 
 def test_a_setting_that_an_option_leaves_idle_is_dropped(write: Write):

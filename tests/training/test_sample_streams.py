@@ -35,7 +35,7 @@ def samples(folder: Path, kind: str) -> str:
     return str(path)
 
 
-def read(kind: str, model: dict[str, Any], path: str, cache: Path) -> list[Samples]:
+def read(kind: str, model: dict[str, Any], path: str, cache: Path, **more: Any) -> list[Samples]:
     """The streams that training has."""
     data = {
         "train": [path],
@@ -47,7 +47,7 @@ def read(kind: str, model: dict[str, Any], path: str, cache: Path) -> list[Sampl
     recipe = build(
         {
             "model": model,
-            "data": {**data, "batch_rows": 4, "cache": str(cache)},
+            "data": {**data, "batch_rows": 4, "cache": str(cache), **more},
             "objective": {"kind": kind},
             "run": {"steps": 1},
             "evaluate": {"metrics": ["loss"]},
@@ -57,6 +57,17 @@ def read(kind: str, model: dict[str, Any], path: str, cache: Path) -> list[Sampl
     found = [stream for stream in (resolved.train, resolved.valid) if isinstance(stream, Samples)]
     assert len(found) == 2
     return found
+
+
+def test_labelled_texts_are_lower_cased_where_that_is_asked(tmp_path: Path):
+    model = {"from": str(write_encoder(tmp_path / "from"))}
+    path, seen = tmp_path / "a.jsonl", []
+    for text in ("GOOD", "good"):
+        path.write_text("".join(f'{{"text": "{text} {n}", "label": {n % 2}}}\n' for n in range(20)))
+        plain = read("classes", model, str(path), tmp_path / "cache")
+        lower = read("classes", model, str(path), tmp_path / "cache", lowercase=True)
+        seen.append([one.step(0)[0].tokens for one in (plain[0], lower[0])])
+    assert seen[0][1].tolist() == seen[1][1].tolist() == seen[1][0].tolist() != seen[0][0].tolist()
 
 
 @pytest.mark.parametrize("kind", ["paired", "contrastive", "chat", "classes", "values"])

@@ -59,15 +59,15 @@ def train(
         return 0
     device = join()
     folder = Folder((out or Path(settings.run.out or f"runs/{recipe.stem}")).expanduser())
-    goes_on = by_first(lambda: folder.check(settings, resume=resume))
-    if resume and not goes_on and is_first():
-        notice(f"{folder.path}: there is no run to go on with; one is begun.")
-    if is_first():
-        tell(settings)
-    with first_before_others():
-        resolved = resolve(settings, tokenizer=folder.tokenizer() if goes_on else None)
-    resolved.checkpoint.model.to(device)
     with folder.held() if is_first() else contextlib.nullcontext():
+        goes_on = by_first(lambda: folder.check(settings, resume=resume))
+        if resume and not goes_on and is_first():
+            notice(f"{folder.path}: there is no run to go on with; one is begun.")
+        if is_first():
+            tell(settings)
+        with first_before_others():
+            resolved = resolve(settings, tokenizer=folder.tokenizer() if goes_on else None)
+        resolved.checkpoint.model.to(device)
         stop = follow(ready(resolved, folder, resume=goes_on))
     if not is_first():
         return {"SIGINT": 130, "SIGTERM": 143}.get(stop or "", 0)

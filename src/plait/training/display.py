@@ -40,7 +40,6 @@ class Display:
     Args:
         steps: optimizer steps in all; ``None`` where time ends the run.
         seconds: the time after which the run ends, where that is said.
-        first: steps that were done before this process, by a run that goes on; ``None``: those before the first shown.
         log_every: steps from one plain line to the next.
         work: floating-point operations for each target, and ``peak`` those that the machine does in a second; with both
             the share of the machine's arithmetic is shown.
@@ -53,14 +52,14 @@ class Display:
         *,
         steps: int | None,
         seconds: float | None = None,
-        first: int | None = None,
         log_every: int = 10,
         work: float = 0.0,
         peak: float = 0.0,
         file: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._steps, self._limit, self._first, self._log_every = steps, seconds, first, log_every
+        self._steps, self._limit, self._log_every = steps, seconds, log_every
+        self._before: int | None = None  # steps that were done when the first was shown, by a run that goes on
         self._work, self._peak = work, peak
         self._file = file or sys.stderr
         self._live = self._file.isatty()
@@ -70,7 +69,7 @@ class Display:
 
     def step(self, progress: Progress) -> None:
         """Show a step."""
-        self._first = progress.step - 1 if self._first is None else self._first
+        self._before = progress.step - 1 if self._before is None else self._before
         self._recent.append((progress.targets, progress.seconds))
         last = progress.step == self._steps
         if self._live:
@@ -96,7 +95,7 @@ class Display:
 
     def _left(self, step: int) -> float | None:
         """Seconds to the end, evaluations and everything else in the pace."""
-        passed, done = self._clock() - self._start, step - (self._first or 0)
+        passed, done = self._clock() - self._start, step - (self._before or 0)
         ends = [self._limit - passed] if self._limit is not None else []
         if self._steps is not None and done > 0:
             ends.append((self._steps - step) * passed / done)

@@ -102,10 +102,11 @@ class Folder:
 
         Raises ``RecipeError`` where somebody does.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            with contextlib.suppress(ImportError):  # no such lock here
+            with contextlib.suppress(ImportError, FileExistsError):  # no such lock here, or no folder
                 import fcntl
+
+                self.path.mkdir(parents=True, exist_ok=True)
 
                 folder = os.open(self.path, os.O_RDONLY)
                 stack.callback(os.close, folder)
@@ -117,7 +118,13 @@ class Folder:
                     ) from None
                 except OSError:  # a file system without locks
                     pass
+                stack.callback(self._leave)
             yield
+
+    def _leave(self) -> None:
+        """Take the folder away if nothing came of it."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def begin(self, recipe: Recipe, tokenizer: Tokenizer | None) -> None:
         """Write down what the run is, before it runs."""

@@ -117,12 +117,13 @@ def _section(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _value(section: str, key: str, value: Any) -> Any:
-    """A value as its setting has it: "none" is None, a list a tuple, and one text where a list belongs a list of it."""
+    """A value as its setting has it: "none" is None or an empty list; a list a tuple; one text, where a list belongs, a
+    list of it."""
     hint = hint_of(section, key)
     options = get_args(hint) or (hint,)
     if value == "none" and type(None) in options:
         return None
-    if value == "none" and get_origin(hint) is tuple:
+    if value in ("none", ["none"]) and get_origin(hint) is tuple:
         return ()
     if isinstance(value, list):
         return tuple(value)

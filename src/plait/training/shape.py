@@ -8,6 +8,7 @@ from plait.training.places import RecipeError
 from plait.training.settings import Model
 
 ANY_SIZE = 2**17  # of a vocabulary that is not known yet
+HEADLESS = {"tied": False, "logit_bias": False, "head_transform": None, "head_bias": True}  # what no head has
 
 
 def architecture_of(
@@ -30,7 +31,7 @@ def architecture_of(
         if said.get("position", "none") != base.position:  # organs of the old kind go with it
             said = {k: v for k, v in said.items() if k in model.overrides or k not in ("rope", "sinusoid", "alibi")}
         if "head" in model.overrides and model.overrides["head"] in (None, "none"):  # and those of a head with it
-            said |= {k: False for k in ("tied", "logit_bias") if k not in model.overrides}
+            said = HEADLESS | {k: v for k, v in said.items() if k in model.overrides or k not in HEADLESS}
     wanted = model.overrides.get("vocab_size")
     if wanted is None:
         said["vocab_size"] = vocab_size or ANY_SIZE

@@ -75,8 +75,8 @@ class Stepping:
             )
         if self.work.counts.first_loss is None:
             self.work.counts.first_loss = loss
-        told = self.recipe.objective.kind != "values"  # whose squares have no scale of their own
-        if told and abs(loss) > EXPLODED * max(1.0, abs(self.work.counts.first_loss)):
+        scaled = self.recipe.objective.kind != "values"  # whose squares have no scale of their own
+        if scaled and abs(loss) > EXPLODED * max(1.0, abs(self.work.counts.first_loss)):
             raise TrainingError(
                 f"step {index}: the loss exploded; it is {loss:.4g}, and was {self.work.counts.first_loss:.4g} at the "
                 f"first step (gradient norm {norm:.4g})."

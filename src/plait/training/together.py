@@ -11,22 +11,17 @@ from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
 
 HIDING = ("masked", "spans", "denoising")  # objectives that hide some of a text
+CHOOSING = ("causal", *HIDING, "paired", "chat", "classes")  # those that are answered by one of many
 
 # setting -> (the setting that decides, the values under which it counts)
 COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "model.initialization": ("model.from", (None,)),
-    "data.packing": ("objective.kind", ("causal", "masked", "spans", "denoising")),
+    "data.packing": ("objective.kind", ("causal", *HIDING)),
     "data.joint": ("objective.kind", ("paired",)),
     "data.lowercase": ("objective.kind", ("causal", *HIDING, "paired", "contrastive", "classes", "values")),
     "data.label_until": ("objective.kind", ("classes", "values")),
-    "objective.label_smoothing": (
-        "objective.kind",
-        ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
-    ),
-    "objective.z_loss": (
-        "objective.kind",
-        ("causal", "masked", "spans", "denoising", "paired", "chat", "classes"),
-    ),
+    "objective.label_smoothing": ("objective.kind", CHOOSING),
+    "objective.z_loss": ("objective.kind", CHOOSING),
     "objective.softmax": ("objective.kind", ("paired",)),
     "objective.mask_rate": ("objective.kind", HIDING),
     "objective.mean_span": ("objective.kind", ("spans", "denoising")),

@@ -15,6 +15,7 @@
 #include <cstdlib>
 
 #include "rows.h"
+#include "tiles.h"
 
 namespace plait {
 
@@ -23,31 +24,11 @@ constexpr int64_t LINES = 24;       // of a tile, where the heads of one row are
 constexpr float NOTHING = -1e30f;   // the greatest of no scores
 constexpr float HIDDEN = -3e38f;    // the score of what may not be seen: so far below that its exponential is 0
 
-PLAIT_INLINE Lanes load_kept(const float *p) { return load(p); }
-PLAIT_INLINE Lanes load_kept(const uint16_t *p) { return load_bfloat(p); }
-
-// Asks for memory of a page while something else is computed: the machine does not expect where the next one lies.
-template <class T> PLAIT_INLINE void fetch(const T *p, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(p + i, 0, 2);
-}
-
-// c (N, 16) = a (N, depth) x b (depth, 16), or with `add` that more
-template <int N, class T>
-void multiply(const float *a, int64_t a_stride, const T *b, int64_t b_stride, int64_t depth, float *c, int64_t c_stride, bool add) {
-    Lanes sums[N];
-    times<N>([&](auto i) { sums[i] = add ? load(c + i * c_stride) : broadcast(0.f); });
-    for (int64_t k = 0; k < depth; ++k) {
-        Lanes row = load_kept(b + k * b_stride);
-        times<N>([&](auto i) { sums[i] = fma(broadcast(a[i * a_stride + k]), row, sums[i]); });
-    }
-    times<N>([&](auto i) { store(c + i * c_stride, sums[i]); });
-}
-
-// The same for n lines, N at a time.
+// c (n, 16) = a (n, depth) x b (depth, 16), N lines at a time.
 template <int N, class T>
 void multiply_lines(int64_t n, const float *a, int64_t a_stride, const T *b, int64_t b_stride, int64_t depth, float *c,
                     int64_t c_stride, bool add) {
-    for (; n >= N; n -= N, a += N * a_stride, c += N * c_stride) multiply<N>(a, a_stride, b, b_stride, depth, c, c_stride, add);
+    for (; n >= N; n -= N, a += N * a_stride, c += N * c_stride) multiply_tile<N>(a, a_stride, 1, b, b_stride, depth, c, c_stride, add);
     if constexpr (N > 1) {
         if (n > 0) multiply_lines<N - 1>(n, a, a_stride, b, b_stride, depth, c, c_stride, add);
     }

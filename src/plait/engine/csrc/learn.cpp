@@ -73,11 +73,10 @@ class Member {
     }
 
     // What a sequence's heads will read: row after row, as they lie, and not head after head, each from all rows.
-    void fetch(int64_t b, bool backward) const {
+    void ask(int64_t b, bool backward) const {
         auto rows = [&](const Heads &x, int64_t heads, int64_t n) {
             if (x.head != o.d) return;
-            for (int64_t i = 0; i < n; ++i)
-                for (int64_t c = 0; c < heads * o.d; c += WIDE) __builtin_prefetch(x.at(b, 0, i) + c, 0, 2);
+            for (int64_t i = 0; i < n; ++i) fetch(x.at(b, 0, i), heads * o.d);
         };
         rows(o.query, o.heads, o.rows), rows(o.key, o.kv_heads, o.keys), rows(o.value, o.kv_heads, o.keys);
         if (backward) rows(o.out, o.heads, o.rows), rows(o.d_out, o.heads, o.rows);
@@ -193,7 +192,7 @@ template <class F> void share_heads(Worker &worker, const Learn &o, bool backwar
     const int64_t together = o.batch < 4 * worker.members ? 1 : o.kv_heads;
     worker.share(o.batch * o.kv_heads / together, 1, [&](int64_t first, int64_t last) {
         for (int64_t item = first * together; item < last * together; ++item) {
-            if (together > 1 && item % o.kv_heads == 0) member.fetch(item / o.kv_heads, backward);
+            if (together > 1 && item % o.kv_heads == 0) member.ask(item / o.kv_heads, backward);
             f(member, item / o.kv_heads, item % o.kv_heads);
         }
     });
