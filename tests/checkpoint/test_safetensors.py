@@ -150,6 +150,16 @@ def test_an_empty_folder_says_what_is_looked_for(tmp_path: Path) -> None:
         open_folder(tmp_path)
 
 
+def test_the_folder_of_a_run_says_where_its_model_is(tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").touch()
+    with pytest.raises(CheckpointError, match="a run that has not come to its end; go on with it"):
+        open_folder(tmp_path)
+    (tmp_path / "model").mkdir()
+    write_shards(tmp_path / "model", n=2)
+    with pytest.raises(CheckpointError, match=f"its model is {tmp_path / 'model'}"):
+        open_folder(tmp_path)
+
+
 def test_a_type_that_is_not_read_is_named(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_file({"a": torch.zeros(4, dtype=torch.float8_e5m2)}, path)

@@ -124,6 +124,12 @@ def test_classes_of_numbers_are_in_their_order():
     assert class_names([Sample("", None, label) for label in (10, 2, 1, 2)]) == ("1", "2", "10")
 
 
+@pytest.mark.parametrize("label", [1.5, "", ["a"], None])
+def test_what_is_no_name_of_a_class_is_refused(label: object):
+    with pytest.raises(DataError, match="is no class, which is a name or a whole number"):
+        class_names([Sample("a", None, "b"), Sample("a", None, label)])
+
+
 def test_tr20_accuracy_over_three_ranks_counts_each_sample_once(tokenizer: Tokenizer):
     samples = [Sample("good text", None, row % 2) for row in range(10)]
     rows = labels(samples, Tally(), tokenizer=tokenizer, length=9, classes=("0", "1"))

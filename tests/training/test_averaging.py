@@ -16,6 +16,10 @@ def test_the_last_snapshots_and_no_others() -> None:
     for step in range(1, 12):
         average.add(named(float(step**2)), step)
     assert average.mean()["w"].tolist() == pytest.approx([(36 + 64 + 100) / 3] * 2)
+    to_the_end = Last(count=3, every=2, total=11)
+    for step in range(1, 12):
+        to_the_end.add(named(float(step**2)), step)
+    assert to_the_end.mean()["w"].tolist() == pytest.approx([(49 + 81 + 121) / 3] * 2)
     early = Last(count=3, every=2)
     early.add(named(1.0), 1)
     assert early.mean() == {}

@@ -53,10 +53,19 @@ def test_where_no_metric_is_named_there_are_those_that_fit(kind: str, metrics: t
     assert metrics_of(asking(kind, evaluate={"metrics": ["loss"]})) == ("loss",)
 
 
-@pytest.mark.parametrize("name", ["every", "batches", "patience"])
+@pytest.mark.parametrize("name", ["every", "batches", "patience", "samples", "beams"])
 def test_nothing_is_evaluated_on_nothing(name: str):
     with pytest.raises(RecipeError, match=f"evaluate.{name}: there is nothing to evaluate on"):
         check_metrics(asking("masked", evaluate={name: 2}))
+
+
+def test_a_search_that_nothing_asks_for_is_refused():
+    held_out = {"train": ["a", "b"], "valid_fraction": 0.1}
+    with pytest.raises(RecipeError, match="evaluate.beams: it counts for bleu and chrf and samples, and none is asked"):
+        check_metrics(asking("paired", data=held_out, evaluate={"metrics": ["loss"], "beams": 5}))
+    check_metrics(asking("paired", data=held_out, evaluate={"metrics": ["loss"], "beams": 5, "samples": 1}))
+    with pytest.raises(RecipeError, match="evaluate.tokenize: it counts for bleu, and none"):
+        check_metrics(asking("paired", data=held_out, evaluate={"metrics": ["chrf"], "tokenize": "zh"}))
 
 
 def test_a_way_to_divide_that_there_is_not_is_refused_before_anything_is_read():

@@ -12,6 +12,7 @@ from plait.checkpoint.source import TensorSource
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+RECIPE, MODEL = "recipe.toml", "model"  # of a run of training
 PICKLE, PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
 
@@ -43,14 +44,22 @@ def open_folder(folder: Path, *, pickle: bool = False) -> TensorSource:
         case [single]:
             return GGUFSource(single)
         case []:
-            raise CheckpointError(
-                f"{folder}: there are no weights here; {WEIGHTS}, {INDEX} or a .gguf file is looked for."
-            )
+            looked_for = f"{WEIGHTS}, {INDEX} or a .gguf file is looked for"
+            raise CheckpointError(f"{folder}: there are no weights here; {_of_run(folder) or looked_for}.")
         case several:
             names = ", ".join(path.name for path in several[:5])
             raise CheckpointError(
                 f"{folder}: there are {len(several)} GGUF files here ({names}); name the one to load."
             )
+
+
+def _of_run(folder: Path) -> str | None:
+    """Where the model is, if the folder is that of a run of training."""
+    if not (folder / RECIPE).exists():
+        return None
+    if has_weights(folder / MODEL):
+        return f"this is the folder of a run, and its model is {folder / MODEL}"
+    return "this is the folder of a run that has not come to its end; go on with it: plait train RECIPE --resume"
 
 
 def has_weights(folder: Path, *, pickle: bool = False) -> bool:

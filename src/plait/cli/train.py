@@ -146,6 +146,8 @@ def follow(running: Running) -> str | None:
             display.step(Progress(step=step.index, loss=step.loss, targets=step.targets, seconds=step.seconds))
             if step.evaluation is not None:
                 display.evaluation(step.index, step.evaluation, best=step.best)
+                for sample in running.samples:
+                    display.say("\n".join(f"  {name}: {' '.join(text.split())}" for name, text in sample.items()))
             stop = step.stop
         if stop not in ("SIGINT", "SIGTERM"):
             running.finish()
@@ -192,7 +194,12 @@ def tell_data(running: Running) -> None:
     from plait.cli.printing import cell
 
     resolved = running.resolved
-    facts = ", ".join(f"{name.replace('_', ' ')} {cell(value)}" for name, value in resolved.train.facts().items())
-    notice(f"data: {facts}; an epoch is {resolved.train.steps_per_epoch:,} steps.")
+    for side, stream in {"data": resolved.train, "held out": resolved.valid}.items():
+        if stream is not None:
+            facts = ", ".join(f"{name.replace('_', ' ')} {cell(value)}" for name, value in stream.facts().items())
+            steps = f"; an epoch is {stream.steps_per_epoch:,} steps" if stream is resolved.train else ""
+            notice(f"{side}: {facts}{steps}.")
     a = resolved.architecture
-    notice(f"model: {in_words(a)}: {account(a).parameters:,} parameters.")
+    learnt = sum(weights.numel() for weights in resolved.checkpoint.model.parameters() if weights.requires_grad)
+    adapters = "" if running.attached is None else f", and LoRA trains {learnt:,}"
+    notice(f"model: {in_words(a)}: {account(a).parameters:,} parameters{adapters}.")

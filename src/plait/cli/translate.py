@@ -85,8 +85,8 @@ def translate(
     model
         A folder, a .gguf file, a hub name, or package:NAME.
     alignments
-        Behind each text a tab and pairs i-j: the token i of the source that token j was written from, both counted
-        from 0 without special tokens.
+        Behind each text, with --n-best the first of a line, a tab and pairs i-j: the token i of the source that token
+        j was written from, both counted from 0 without special tokens.
     """
     from dataclasses import asdict
 

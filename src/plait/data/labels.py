@@ -143,8 +143,18 @@ def _read(labels: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
 
 
 def class_names(samples: Iterable[Sample]) -> tuple[str, ...]:
-    """All labels that occur, in alphabetical order, numbers by their size; of the training set, for every set."""
-    found = {str(sample.label): sample.label for sample in samples if isinstance(sample.label, str | int)}
+    """All labels that occur, in alphabetical order, numbers by their size; of the training set, for every set.
+
+    Raises DataError for one that is no name and no whole number.
+    """
+    found: dict[str, str | int] = {}
+    for sample in samples:
+        if not isinstance(sample.label, str | int) or sample.label == "":
+            raise DataError(
+                f"label: {sample.label!r:.100} is no class, which is a name or a whole number; for other numbers the "
+                "objective is values."
+            )
+        found[str(sample.label)] = sample.label
     return tuple(sorted(found, key=lambda name: (isinstance(found[name], str), found[name])))
 
 

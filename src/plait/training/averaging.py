@@ -73,16 +73,17 @@ class Moving:
 
 
 class Last:
-    """The mean of the last ``count`` snapshots, one every ``every`` steps (Vaswani et al. 2017, section 6.1)."""
+    """The mean of the last ``count`` snapshots, one every ``every`` steps (Vaswani et al. 2017, section 6.1); the last
+    is of the step ``total``, where it is known."""
 
-    def __init__(self, count: int, every: int) -> None:
-        self.count, self.every = count, every
+    def __init__(self, count: int, every: int, total: int | None = None) -> None:
+        self.count, self.every, self.first = count, every, (total or 0) % every
         self._snapshots: dict[int, dict[str, Tensor]] = {}  # by the number of steps there were
 
     @torch.no_grad()
     def add(self, parameters: Named, steps: int) -> None:
         """Take the weights into account, where it is time for a snapshot."""
-        if steps % self.every == 0:
+        if steps % self.every == self.first:
             self._snapshots[steps] = {name: _wide(value) for name, value in parameters.items()}
             for old in sorted(self._snapshots)[: -self.count]:
                 del self._snapshots[old]
@@ -129,11 +130,11 @@ class Without:
         """Nothing."""
 
 
-def average_of(run: Run) -> Average:
-    """The average that a recipe's [run] asks for."""
+def average_of(run: Run, total: int | None = None) -> Average:
+    """The average that a recipe's [run] asks for, of a run of ``total`` steps."""
     if run.average == "ema":
         return Moving(run.ema_decay)
-    return Last(run.average_last, run.average_every) if run.average == "last" else Without()
+    return Last(run.average_last, run.average_every, total) if run.average == "last" else Without()
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from plait.architecture import Architecture, Classification
 from plait.training.places import RecipeError
 from plait.training.settings import Recipe
@@ -29,6 +31,12 @@ METRICS: dict[str, tuple[str, ...]] = {  # metric -> the objectives whose answer
     "accuracy": ("causal", "chat", "masked", "spans", "denoising", "paired", "classes"),
     "bleu": ("paired",),
     "chrf": ("paired",),
+}
+
+SEARCHING = {  # settings of how texts are written and measured -> what asks for it
+    "tokenize": ("bleu",),
+    "beams": ("bleu", "chrf", "samples"),
+    "length_penalty": ("bleu", "chrf", "samples"),
 }
 
 
@@ -75,12 +83,17 @@ def check_metrics(recipe: Recipe) -> None:
             )
         if name == "bits_per_byte" and data.valid_fraction:
             raise RecipeError("evaluate.metrics: bits_per_byte needs whole files; say data.valid, not valid_fraction.")
-    if not data.valid and not data.valid_fraction:
-        for name in ("every", "batches", "patience"):
-            if getattr(evaluate, name) is not None:
-                raise RecipeError(
-                    f"evaluate.{name}: there is nothing to evaluate on; say data.valid or valid_fraction."
-                )
+    for setting in fields(evaluate):
+        name = setting.name
+        if name == "metrics" or getattr(evaluate, name) == setting.default:
+            continue
+        if not data.valid and not data.valid_fraction:
+            raise RecipeError(f"evaluate.{name}: there is nothing to evaluate on; say data.valid or valid_fraction.")
+        if name in SEARCHING and not {*SEARCHING[name]} & {
+            *evaluate.metrics,
+            *(["samples"] if evaluate.samples else []),
+        }:
+            raise RecipeError(f"evaluate.{name}: it counts for {' and '.join(SEARCHING[name])}, and none is asked for.")
 
 
 def _head(architecture: Architecture) -> str:

@@ -89,7 +89,7 @@ class _Run:
         set_dropout(model, residual=said.dropout, attention=said.attention_dropout, activation=said.activation_dropout)
         self.total = steps_of(recipe, stream.steps_per_epoch)
         share(recipe.schedule, recipe.schedule.warmup, self.total)  # refuses what has no end
-        self.work = Work(model, recipe, precision, ranks.world)
+        self.work = Work(model, recipe, precision, ranks.world, self.total)
         self.stepping = Stepping(stream, recipe, self.work, loss, ranks, self.total)
 
     # From one process to the next

@@ -120,7 +120,8 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
     if recipe.objective.softmax == "targets":
         among = said((train, valid))
         never = sorted({*range(checkpoint.architecture.vocab_size)}.difference(among.tolist()))
-        checkpoint = replace(checkpoint, rules=replace(checkpoint.rules, banned=tuple((token,) for token in never)))
+        banned = dict.fromkeys((*checkpoint.rules.banned, *((token,) for token in never)))
+        checkpoint = replace(checkpoint, rules=replace(checkpoint.rules, banned=tuple(banned)))
     return Resolved(recipe=recipe, checkpoint=checkpoint, train=train, valid=valid, among=among)
 
 

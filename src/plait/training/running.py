@@ -82,6 +82,7 @@ class Running:
         self.valid = None if resolved.valid is None else self.ranks.stream(resolved.valid)
         self.precision: Precision = precision_of(recipe.run.precision, model)
         self.details: dict[str, str] = {}  # of the last evaluation: metrics of text as sacrebleu tells them, signed
+        self.samples: list[dict[str, str]] = []  # of the last evaluation, what the model wrote
         self.total = steps_of(recipe, resolved.train.steps_per_epoch)
 
     def steps(self) -> Iterator[Step]:
@@ -151,7 +152,8 @@ class Running:
         if step.evaluation is not None:
             metrics.write("evaluation", step.index, {**step.evaluation, "best": step.best, **self.details_said()})
             if self.resolved.recipe.evaluate.samples:
-                metrics.write("samples", step.index, {"samples": list(written(self.resolved))})
+                self.samples = list(written(self.resolved))
+                metrics.write("samples", step.index, {"samples": self.samples})
         if step.evaluation is not None or step.stop:
             self.write_report()
 

@@ -19,16 +19,18 @@ from plait.training.states import State, fill, tensors_of
 
 
 class Work:
-    """A model with its optimizer, its average, and counts of ``world`` processes.
+    """A model with its optimizer, its average, and counts of ``world`` processes; ``total`` steps are to be made.
 
     ``masters`` is what the optimizer moves, by the parameters' names.
     """
 
-    def __init__(self, model: nn.Module, recipe: Recipe, precision: Precision, world: int) -> None:
+    def __init__(
+        self, model: nn.Module, recipe: Recipe, precision: Precision, world: int, total: int | None = None
+    ) -> None:
         self.model, self.precision = model, precision
         self.masters = precision.masters()
         self.optimizer = Optimizer(self.masters.items(), recipe.optimizer)
-        self.average = average_of(recipe.run)
+        self.average = average_of(recipe.run, total)
         self.counts = Counts(world=world, threads=torch.get_num_threads())
         self._run = recipe.run
 
