@@ -71,6 +71,12 @@ def test_the_finished_model_writes_no_other_token(resolved: Resolved, tmp_path: 
     with torch.inference_mode():  # judged as it was learnt: the same from the folder as in the run, by the same beams
         found = judge(trained, [str(tmp_path / "held.tsv")], metrics=["loss", "chrf"])
     assert found[0] == pytest.approx({name: steps[-1].evaluation[name] for name in ("loss", "chrf")}, rel=1e-5)
+    assert trained.rules.renormalize
+    loss, held = 0.0, 0
+    for source, target in zip(SOURCES[16:], TARGETS[16:], strict=True):  # likelihoods are among those tokens too
+        alone = plait.score(trained, [*tokenizer.encode(target, False), *trained.rules.end], given=source)
+        loss, held = loss - alone.logprob, held + alone.n_scored
+    assert loss / held == pytest.approx(steps[-1].evaluation["loss"], rel=1e-5)
     assert trained.rules.beams == 2 and "nc:6" in found[1]["chrf"].signature
 
 

@@ -72,10 +72,11 @@ def decode(
 
 
 def prefill(
-    runner: Runner, cache: object, requests: Sequence[Request], chunk: int, k: int
+    runner: Runner, cache: object, requests: Sequence[Request], chunk: int, k: int, never: Sequence[int] = ()
 ) -> tuple[Tensor, list[list[Score]]]:
     """Read the prompts: logits after the last token of each, ``(b, vocab)``; and where some request echoes its own, the
-    scores of every prompt's tokens but the first, with the k likeliest in their place."""
+    scores of every prompt's tokens but the first, with the k likeliest in their place, among all tokens but those that
+    are ``never`` said."""
     tokens, mask = padded([r.tokens for r in requests], runner.device, side="left")  # b n
     source = source_mask = positions = None
     if requests[0].source is not None:
@@ -98,7 +99,10 @@ def prefill(
         )
         if echo:
             following = tokens[:, start + 1 : start + 1 + chunk]
-            found = score(at_least_float32(logits[:, : following.shape[1]]), following, k)
+            said = at_least_float32(logits[:, : following.shape[1]])
+            if never:
+                said = said.index_fill(-1, torch.tensor(never, device=said.device), float("-inf"))
+            found = score(said, following, k)
             scores = [[*before, *new] for before, new in zip(scores, found, strict=True)]
     longest = tokens.shape[1]
     tails = [of_row[longest - len(r.tokens) :] for of_row, r in zip(scores, requests, strict=True)]  # without padding

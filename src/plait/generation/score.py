@@ -76,7 +76,8 @@ def score(
 
     ``texts``: a text or token ids, or a list of those; of an encoder-decoder they are targets. ``given``: what stands
     before each, as many as texts, and is not scored: the sources of an encoder-decoder, which needs them, or the
-    beginnings that a decoder's texts go on from. ``specials``: whether the tokenizer adds its special tokens.
+    beginnings that a decoder's texts go on from. ``specials``: whether the tokenizer adds its special tokens. Where the
+    checkpoint's rules ban tokens and renormalize what is left, so are likelihoods here.
     ``GenerationError`` (a ``ValueError``), before any work, for what cannot be read or is longer than the context.
     """
     if runner is not None:
@@ -93,13 +94,15 @@ def score(
         for name, n in (("text", len(line.tokens)), ("source", len(line.source or ()))):
             if a.max_length is not None and n > a.max_length:
                 raise GenerationError(f"{name} {index}: its {n} tokens exceed the context of {a.max_length}; cut it.")
+    rules = checkpoint.rules  # of a distribution over some tokens alone the others are no part
+    never = [banned[0] for banned in rules.banned if len(banned) == 1] if rules.renormalize else []
     done: list[tuple[int, Scored]] = []
     by_length = sorted(range(len(lines)), key=lambda i: len(lines[i].tokens), reverse=True)  # batches hardly padded
     for start in range(0, len(lines), batch_size):
         places = by_length[start : start + batch_size]
         batch = [Request(tokens=lines[i].tokens, source=lines[i].source, limit=1, echo=True) for i in places]
         cache = used.cache(len(batch), total_lengths=[len(request.tokens) for request in batch])
-        _, scores = prefill(used, cache, batch, CHUNK, 0)
+        _, scores = prefill(used, cache, batch, CHUNK, 0, never)
         check_numbers(torch.tensor([value for of_row in scores for value, _ in of_row]))
         done += [(i, _scored(lines[i], of_row, checkpoint)) for i, of_row in zip(places, scores, strict=True)]
     found = [one for _, one in sorted(done, key=lambda pair: pair[0])]

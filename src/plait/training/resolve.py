@@ -121,7 +121,9 @@ def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:
         among = said((train, valid))
         never = sorted({*range(checkpoint.architecture.vocab_size)}.difference(among.tolist()))
         banned = dict.fromkeys((*checkpoint.rules.banned, *((token,) for token in never)))
-        checkpoint = replace(checkpoint, rules=replace(checkpoint.rules, banned=tuple(banned)))
+        # what the others' logits are was never learnt: a likelihood is one among the rest alone
+        rules = replace(checkpoint.rules, banned=tuple(banned), renormalize=True)
+        checkpoint = replace(checkpoint, rules=rules)
     return Resolved(recipe=recipe, checkpoint=checkpoint, train=train, valid=valid, among=among)
 
 
