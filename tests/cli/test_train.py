@@ -162,7 +162,7 @@ def test_a_dry_run_prints_the_recipe_that_would_be_run(recipe: Path, capsys: pyt
         (["--resum"], "--resum: there is no such option"),
         (["--data.train", "none.txt"], "none.txt; say where the data is with --data FOLDER or PLAIT_DATA"),
         (
-            ["--objective.kind", "masked", "--evaluate.metrics", "loss"],
+            ["--objective.kind", "masked", "--data.packing", "stream", "--evaluate.metrics", "loss"],
             "objective.kind: 'masked' trains a model of kind encoder",
         ),
         (["--data.length", "64"], "data.length: rows of 64 tokens, and the model has positions for 32"),

@@ -127,6 +127,18 @@ def test_long_chats_are_left_out_or_cut(chatml: Tokenizer):
         assert ids.lengths.max() <= n - 1
 
 
+def test_a_chat_that_is_cut_does_not_end_where_it_is_cut(chatml: Tokenizer):
+    ends = dataclasses.replace(
+        chatml, chat_template=ChatTemplate(source=making.CHATML.replace("<|im_end|>\n", "<|im_end|>"))
+    )
+    ((whole, asked),) = answers(TALK, renderer(ends), {END})
+    assert asked[-1] == END, "the last target is an end"
+    for length in range(len(whole) - 1, len(whole) - 6, -1):
+        rows = chat_rows([TALK], Tally(), render=renderer(ends), ends={END}, length=length, longest="cut")
+        ids, kept = in_memory(rows)
+        assert ids[0].tolist() == whole[:length] and kept[0].tolist() == asked[:length]
+
+
 def test_chats_are_read_line_by_line(tmp_path: Path):
     good = {"messages": TALK}
     lines = [

@@ -26,6 +26,7 @@ from plait.training.loop import train
 from plait.training.loss import batch_loss
 from plait.training.parallel import wrap
 from plait.training.processes import ParallelError, join
+from plait.training.ranks import Ranks
 from plait.training.settings import Run
 from tests.models import random_model, random_source, random_tokens
 from tests.training.making import Samples, batch_of, recipe
@@ -189,6 +190,19 @@ def adapted() -> dict:
     return {"weights": whole(ranks, model)}
 
 
+def halves(ranks: Ranks | None = None) -> dict:
+    """Losses with masters beside bfloat16, where the second process has no rows."""
+    model = random_model(SHAPE)
+    ranks = ranks or wrap(model, Run())
+    steps = train(model, ranks.stream(Few()), settings(precision="pure_bfloat16", average="none"), ranks=ranks)
+    return {"losses": [step.loss for step in steps]}
+
+
+def stops() -> list[bool]:
+    """What one process of a team of two says, as all of them hear it."""
+    return wrap(random_model(SHAPE), Run(parallel="tensor:2")).anywhere([dist.get_rank() == 1, False])
+
+
 def parts() -> dict:
     """How many numbers this process holds of each parameter, and the collectives of a pass there and back, by kind."""
     found: dict[str, Any] = {}
@@ -224,6 +238,8 @@ def jobs(folder: Path) -> dict[str, Callable[[], Any]]:
         "others": lambda: {name: divided(a) for name, a in OTHERS.items()},
         "refusals": refusals,
         "adapted": adapted,
+        "halves": halves,
+        "stops": stops,
         "parts": parts,
     }
 

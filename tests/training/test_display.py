@@ -71,7 +71,13 @@ def test_the_earlier_of_two_ends_counts():
     clock = Clock()
     display = Display(steps=100, seconds=30.0, file=io.StringIO(), clock=clock)
     clock.now = 10.0
-    assert display.line(Progress(step=10, loss=1.0, targets=1, seconds=1.0)).endswith("0:20 left")
+    assert display.line(Progress(step=10, loss=1.0, targets=1, seconds=1.0, spent=10.0)).endswith("0:20 left")
+
+
+def test_a_limit_in_time_counts_what_earlier_processes_took():
+    display = Display(steps=None, seconds=3600.0, file=io.StringIO(), clock=Clock())
+    line = display.line(Progress(step=900, loss=1.0, targets=1, seconds=1.0, spent=3000.0))
+    assert line.endswith("10:00 left")
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0, "0:00"), (61.4, "1:01"), (3599.6, "1:00:00"), (7384, "2:03:04")])

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import math
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +11,12 @@ import torch
 from torch import nn
 
 from plait.data.batch import Batch
+from plait.data.store import tokenised
 from plait.model.dropout import set_dropout
+from plait.text import train_tokenizer
 from plait.training.evaluation import MEASURED, better, evaluate, evaluating
 from plait.training.ranks import Alone
+from plait.training.text_streams import asked
 from tests.training.making import Samples, batch_of, loss, model
 
 
@@ -112,6 +117,17 @@ def test_bits_of_data_without_bytes_are_refused() -> None:
     samples.facts = dict  # type: ignore[method-assign]
     with pytest.raises(ValueError, match="does not say how many bytes of text it has"):
         evaluate(model(), samples, loss, metrics=("bits_per_byte",))
+
+
+def test_bits_a_byte_are_those_of_the_bytes_that_are_asked_for(tmp_path: Path) -> None:
+    """The first token of a document without a token before it is never asked for, so its bytes are no part."""
+    tokenizer = train_tokenizer(["abc"], kind="bytes")
+    texts = ["abcd", "ab", "abcdefgh"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    text = tokenised(tmp_path / "a.jsonl", tokenizer, before=(), after=(), cache=tmp_path / "cache")
+    assert text.counts["bytes"] == 14 and asked(text, tokenizer).counts["bytes"] == 14 - len(texts)
+    ended = tokenised(tmp_path / "a.jsonl", tokenizer, before=(tokenizer.eos or 0,), cache=tmp_path / "cache")
+    assert asked(ended, tokenizer).counts["bytes"] == 14, "a token before a document spells nothing"
 
 
 def test_better_is_less_or_more() -> None:

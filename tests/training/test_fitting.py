@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from plait.training.fitting import check_fit, check_metrics, metrics_of
 from plait.training.parallel import ParallelError, wrap
 from plait.training.places import RecipeError
 from plait.training.recipe import build
-from plait.training.resolve import decide
+from plait.training.resolve import decide, usual_precision
 from plait.training.settings import Model, Recipe, Run
 from plait.training.shape import architecture_of
 from tests.models import random_model
@@ -71,6 +72,16 @@ def test_a_search_that_nothing_asks_for_is_refused():
 def test_a_way_to_divide_that_there_is_not_is_refused_before_anything_is_read():
     with pytest.raises(ParallelError, match="run.parallel: 'dpp' is not 'data'"):
         decide(asking("masked", run={"steps": 1, "parallel": "dpp"}))
+
+
+def test_lora_leaves_the_frozen_weights_as_they_are():
+    recipe = asking(
+        "masked", model={"preset": None, "from": "x", "lora_rank": 2}, run={"steps": 1, "precision": "auto"}
+    )
+    assert usual_precision(recipe, fast=True) == "bfloat16" and usual_precision(recipe, fast=False) == "float32"
+    said = replace(recipe, run=Run(steps=1, precision="pure_bfloat16"))
+    with pytest.raises(RecipeError, match="run.precision: pure_bfloat16 would round the weights that LoRA leaves"):
+        decide(replace(said, data=replace(said.data, train=())))
 
 
 def test_one_process_says_that_it_divides_nothing():

@@ -8,6 +8,7 @@ import pytest
 
 from plait.data import sources
 from plait.data.sources import find, glimpse
+from plait.text import train_tokenizer
 from plait.training.folder import Folder
 from plait.training.places import RecipeError
 from plait.training.settings import Data, Model, Recipe, Run
@@ -28,6 +29,21 @@ def test_a_run_whose_files_changed_does_not_go_on(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("one two four\n" * 50)
     with pytest.raises(RecipeError, match=r"data.train: the files hold something else than when .*run began"):
         folder.check(recipe, resume=True)
+
+
+def test_what_a_broken_off_start_left_is_not_taken_for_the_run(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("one two three\n" * 50)
+    folder, recipe = Folder(tmp_path / "run"), reading(tmp_path / "text.txt")
+    first, second = (train_tokenizer(["abc"], kind="characters"), train_tokenizer(["xyzw"], kind="characters"))
+    folder.begin(recipe, first)
+    folder.recipe.unlink()
+    folder.data.write_text('{"train": [["text", "of another"]]}')
+    folder.begin(recipe, second)
+    own = folder.tokenizer()
+    assert own is not None and own.encode("xyzw") == second.encode("xyzw") and folder.check(recipe, resume=True)
+    folder.begin(recipe, first)  # of a run that goes on it stays
+    own = folder.tokenizer()
+    assert own is not None and own.encode("xyzw") == second.encode("xyzw")
 
 
 def test_one_run_at_a_time_writes_into_a_folder(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from plait.parameters import parameters
 from plait.training.evaluation import evaluate
 from plait.training.loop import train
 from plait.training.loss import batch_loss
+from plait.training.ranks import Alone
 from plait.training.states import StateError, read_state, saved_states
 from plait.training.tensor_parallel import plan
 from tests.families.recipes import RECIPES
@@ -95,6 +96,8 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "others",
         "refusals",
         "adapted",
+        "halves",
+        "stops",
         "parts",
     ]
     resumed = [
@@ -139,6 +142,14 @@ def test_tr1_processes_count_by_their_targets(kind: str, two: dict[str, Any]) ->
 @pytest.mark.parametrize("kind", ["data", "fsdp"])
 def test_a_process_without_rows_takes_part(kind: str, two: dict[str, Any]) -> None:
     assert_equal(two[f"{kind} few"], alone(worker.Few()))
+
+
+def test_a_process_without_rows_takes_part_in_half_precision(two: dict[str, Any]) -> None:
+    assert two["halves"]["losses"] == pytest.approx(worker.halves(Alone())["losses"], rel=1e-6)
+
+
+def test_a_team_stops_where_one_of_it_is_told_to(two: dict[str, Any]) -> None:
+    assert two["stops"] == [True, False]
 
 
 def test_tr20_every_sample_is_counted_once_whoever_reads_it(two: dict[str, Any], one: dict[str, Any]) -> None:

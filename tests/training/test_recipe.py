@@ -141,6 +141,11 @@ def test_command_line_before_file_before_default(write: Write):
         ("[schedule]\ndecay = 10\n", "schedule.decay: it counts where schedule.kind is wsd"),
         ("[objective]\nmask_rate = 0.2\n", "objective.mask_rate: it counts where objective.kind is masked or"),
         (
+            '[objective]\nkind = "classes"\n[evaluate]\nsamples = 1\n',
+            "evaluate.samples: it counts where objective.kind",
+        ),
+        ("[evaluate]\nbeams = 2\n", "evaluate.beams: it counts where objective.kind is paired, and that is causal"),
+        (
             '[objective]\nkind = "values"\nz_loss = 0.1\n',
             "objective.z_loss: it counts where objective.kind is causal or",
         ),
@@ -148,6 +153,16 @@ def test_command_line_before_file_before_default(write: Write):
 )
 def test_a_setting_that_nothing_reads_is_refused(text: str, said: str, write: Write):
     assert said in refusal(write(MODEL + REST + text))
+
+
+def test_a_vocabulary_that_is_not_learnt_has_no_size(write: Write):
+    sized = REST.replace("[run]", "vocab_size = 300\n[run]")
+    assert read_recipe(write(MODEL + sized)).data.vocab_size == 300
+    named = sized.replace("[run]", 'tokenizer = "characters"\n[run]')
+    assert "data.vocab_size: it counts where data.tokenizer is train, and that is characters" in refusal(
+        write(MODEL + named)
+    )
+    assert "data.vocab_size: it counts where model.from is none" in refusal(write('[model]\nfrom = "x"\n' + sized))
 
 
 def test_a_chat_is_not_lower_cased(write: Write):
@@ -181,6 +196,15 @@ def test_a_setting_that_an_option_leaves_idle_is_dropped(write: Write):
         (MODEL + "lora_rank = 4\n" + REST, "model.lora_rank: LoRA adapts weights that were learnt"),
         (MODEL.replace("= 2", "= 3") + REST, "model.n_heads: 3 does not divide"),
         (MODEL + REST.replace("[run]", 'format = "pairs"\n[run]'), "data.format: the objective 'causal'"),
+        (
+            MODEL + REST.replace("[run]", 'packing = "windows"\n[run]') + '[objective]\nkind = "spans"\n',
+            "data.packing: windows are of causal text; for spans say documents or stream",
+        ),
+        (
+            '[model]\nfrom = "x"\nlora_rank = 4\n' + REST + '[optimizer]\nkind = "muon"\n',
+            "optimizer.kind: muon is for whole hidden matrices, and LoRA trains none",
+        ),
+        (MODEL + REST.replace("steps", "minutes"), "schedule.kind: 'linear' falls towards the last step"),
     ],
 )
 def test_settings_that_do_not_go_together(text: str, said: str, write: Write):
@@ -215,7 +239,7 @@ def test_what_is_written_reads_back_equal(data: st.DataObject, tmp_path: Path):
 def test_every_setting_is_written(write: Write):
     written = parse(to_text(read_recipe(write(MODEL + REST))))
     assert set(written) == set(SECTIONS) == set(get_type_hints(Recipe))
-    assert set(written["evaluate"]) == set(keys("evaluate"))
+    assert set(keys("evaluate")) - set(written["evaluate"]) == {"tokenize", "beams", "length_penalty"}, "of pairs"
 
 
 def test_a_decoder_alone_is_sent_to_chats_for_pairs(write: Write):

@@ -80,6 +80,26 @@ def test_the_finished_model_writes_no_other_token(resolved: Resolved, tmp_path: 
     assert trained.rules.beams == 2 and "nc:6" in found[1]["chrf"].signature
 
 
+@pytest.mark.filterwarnings("ignore::plait.checkpoint.PlaitNotice")
+def test_adapters_are_judged_by_what_is_translated_with_them(resolved: Resolved, tmp_path: Path) -> None:
+    running = ready(resolved, Folder(tmp_path / "run"))
+    list(running.steps())
+    running.finish()
+    lines = RECIPE.split("[data]")[1].replace("vocab_size = 400", "longest = 'cut'\nlength = 16")
+    lines = lines.replace("metrics", "samples = 3\nmetrics").replace('softmax = "targets"', "")
+    base = tmp_path / "run/model"
+    (tmp_path / "lora.toml").write_text(f"[model]\nfrom = '{base}'\nlora_rank = 2\n[data]{lines}")
+    (tmp_path / "held.tsv").write_text(f"{'the dog ' * 40}\thund\n{SOURCES[0]}\t{TARGETS[0]}\n")
+    for beams in ("2", "1"):
+        options = ["--evaluate.beams", beams, "--run.steps", "3"]
+        again = resolve(decide(read_recipe(tmp_path / "lora.toml", options), tmp_path))
+        running = ready(again, Folder(tmp_path / f"lora{beams}"))
+        *_, last = running.steps()
+        running.finish()
+        assert last.evaluation is not None and last.evaluation["chrf"] >= 0
+        assert len(running.samples) == 2, "a source that is longer than a row too"
+
+
 def test_it_counts_for_pairs_alone(tmp_path: Path) -> None:
     (tmp_path / "recipe.toml").write_text(RECIPE.replace('"paired"', '"denoising"'))
     with pytest.raises(RecipeError, match="objective.softmax: it counts where objective.kind is paired"):

@@ -36,6 +36,7 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "plan": "plait.cli.plan:plan",
     "evaluate": "plait.cli.evaluate:evaluate",
     "settings": "plait.cli.train:settings",
+    "inspect": "plait.cli.inspect:inspect",
     "verify": "plait.cli.verify:verify",
 }
 

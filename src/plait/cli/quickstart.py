@@ -20,7 +20,7 @@ def quickstart(*, out: Path = Path("runs/quickstart")) -> int:
         A folder for the corpus, the run and the model; a run that is there is replaced only if you delete it.
     """
     began = time.monotonic()
-    with working("writing sentences"):
+    with working("starting"):
         from plait.cli.train import follow
         from plait.generation.translate import translate_lines
         from plait.training.folder import Folder
@@ -35,10 +35,12 @@ def quickstart(*, out: Path = Path("runs/quickstart")) -> int:
         if folder.has_run():
             notice(f"{out}: a run is there already; delete it, or choose another --out.")
             return 1
-        prepared = prepare(out)
-        resolved = resolve(prepared.recipe)
-    notice(f"{out / 'corpus'}: {len(prepared.train):,} pairs to learn from, {len(prepared.test)} held out.")
-    stop = follow(ready(resolved, folder))
+    with folder.held():
+        with working("writing sentences"):
+            prepared = prepare(out)
+            resolved = resolve(prepared.recipe)
+        notice(f"{out / 'corpus'}: {len(prepared.train):,} pairs to learn from, {len(prepared.test)} held out.")
+        stop = follow(ready(resolved, folder))
     if stop in ("SIGINT", "SIGTERM"):
         return 130 if stop == "SIGINT" else 143
     checkpoint = resolved.checkpoint

@@ -140,10 +140,13 @@ def follow(running: Running) -> str | None:
         seconds=None if recipe.run.minutes is None else 60 * recipe.run.minutes,
         log_every=recipe.run.log_every,
         work=flops_per_target(resolved.architecture, batches),
-        peak=peak(recipe.run.precision),
+        peak=peak(recipe.run.precision, str(next(resolved.checkpoint.model.parameters()).device)),
     ) as display:
         for step in running.steps():
-            display.step(Progress(step=step.index, loss=step.loss, targets=step.targets, seconds=step.seconds))
+            shown = Progress(
+                step=step.index, loss=step.loss, targets=step.targets, seconds=step.seconds, spent=step.spent
+            )
+            display.step(shown)
             if step.evaluation is not None:
                 display.evaluation(step.index, step.evaluation, best=step.best)
                 for sample in running.samples:

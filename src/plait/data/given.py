@@ -68,7 +68,7 @@ def given(
     """
     kept = 0
     for ids, asked in rows:
-        fitting = fit((ids, asked), length, longest, tally)
+        fitting = fit((ids, asked), length, longest, tally, end=0)
         if fitting is None:
             continue
         if len(ids) > length and all(target == UNCOUNTED for target in fitting[1]):

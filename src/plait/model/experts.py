@@ -99,12 +99,15 @@ class Experts(Part):
         self.experts = Networks(a, spec)
         self.shared = FeedForward(a, spec.d_shared) if spec.d_shared else None
         self.shared_gate = Linear(a.d_model, 1, bias=False) if spec.shared_gate else None
+        if spec.shared_gate:
+            self.sites = (*self.sites, "shared_scale")
 
     def forward(self, x: Tensor) -> Tensor:
         """``(b, n, d_model)`` -> the same.
 
         ``routes`` ``(b, n, e)``: how much each expert counts, 0 where it was not picked. ``hidden`` and ``activation``
-        ``(b, n, k, d_expert)``: of a token's experts, which stand in the order of their numbers.
+        ``(b, n, k, d_expert)``: of a token's experts, which stand in the order of their numbers. ``shared_scale``
+        ``(b, n, 1)``: how much the shared one counts.
         """
         weights, chosen = self.router(x)
         if self.watched("routes", "hidden", "activation"):
@@ -121,7 +124,9 @@ class Experts(Part):
         if self.shared is None:
             return y
         shared = self.shared(x)
-        return y + (shared if self.shared_gate is None else self.shared_gate(x).sigmoid() * shared)
+        if self.shared_gate is None:
+            return y + shared
+        return y + self.site("shared_scale", self.shared_gate(x).sigmoid()) * shared
 
     def _grouped(self, rows: Tensor, where: tuple[Tensor, Tensor], order: Tensor, chosen: Tensor) -> Tensor:
         """What each row's expert makes of it, ``(r, d_model)`` -> the same."""
@@ -136,7 +141,12 @@ class Experts(Part):
     def _in_turn(self, x: Tensor, rows: int) -> bool:
         """Whether one expert after the other is faster: on a CPU, with work for each, where nobody looks inside."""
         plain = not torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        return plain and x.device.type == "cpu" and rows >= CROWD * self.n_experts and not self.watched(*self.sites[1:])
+        return (
+            plain
+            and x.device.type == "cpu"
+            and rows >= CROWD * self.n_experts
+            and not self.watched("hidden", "activation")
+        )
 
     def _one_by_one(self, x: Tensor, weights: Tensor, tokens: Tensor, ends: Tensor) -> Tensor:
         """``(t, d_model)`` -> the same, the weighed sum over a token's experts. What one expert needs stays in the

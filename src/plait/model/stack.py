@@ -45,9 +45,10 @@ class Stack(Part):
         memory: Tensor | None = None,
         memory_places: Places | None = None,
         cache: Cache | None = None,
+        first: int = 0,
     ) -> Tensor:
         """``(b, n, d_model)`` -> the same. ``held`` are the places of all keys, those in the cache first; ``totals``
-        ``(b,)`` how long each row is, or is declared to become."""
+        ``(b,)`` how long each row is, or is declared to become. ``x`` is what the layers before ``first`` gave."""
         across = None
         if memory_places is not None:
             across = Sight(allowed=visible(places, memory_places, causal=False, window=None))
@@ -64,7 +65,8 @@ class Stack(Part):
             sight = (kind.window, kind.rope, start)
             if sight not in sights:
                 sights[sight] = self._sight(kind, places, held.from_slot(start), totals, x, bias, start)
-            x = block(x, sights[sight], memory, across, cache)
+            if index >= first:
+                x = block(x, sights[sight], memory, across, cache)
         x = x if self.norm is None else self.norm(x)
         return self.site("output", x)
 

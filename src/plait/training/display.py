@@ -25,13 +25,15 @@ FORMS: dict[str, Callable[[float], str]] = {
 class Progress:
     """What is shown of a step.
 
-    ``step`` counts from 1; ``targets`` is the number of real target tokens of the step and ``seconds`` what it took.
+    ``step`` counts from 1; ``targets`` is the number of real target tokens of the step, ``seconds`` what it took, and
+    ``spent`` what the run took up to here.
     """
 
     step: int
     loss: float
     targets: int
     seconds: float
+    spent: float = 0.0
 
 
 class Display:
@@ -90,15 +92,15 @@ class Display:
             parts.append(f"{rate:,.0f} tokens/s")
             if self._work and self._peak:
                 parts.append(f"{rate * self._work / self._peak:.0%} of the arithmetic")
-        left = self._left(progress.step)
+        left = self._left(progress)
         return "  ".join([*parts, f"{clock_time(left)} left"] if left is not None else parts)
 
-    def _left(self, step: int) -> float | None:
+    def _left(self, progress: Progress) -> float | None:
         """Seconds to the end, evaluations and everything else in the pace."""
-        passed, done = self._clock() - self._start, step - (self._before or 0)
-        ends = [self._limit - passed] if self._limit is not None else []
+        passed, done = self._clock() - self._start, progress.step - (self._before or 0)
+        ends = [self._limit - progress.spent] if self._limit is not None else []
         if self._steps is not None and done > 0:
-            ends.append((self._steps - step) * passed / done)
+            ends.append((self._steps - progress.step) * passed / done)
         return max(0.0, min(ends)) if ends else None
 
     def evaluation(self, step: int, metrics: Mapping[str, float], *, best: bool = False) -> None:

@@ -129,10 +129,13 @@ class Folder:
     def begin(self, recipe: Recipe, tokenizer: Tokenizer | None) -> None:
         """Write down what the run is, before it runs."""
         self.path.mkdir(parents=True, exist_ok=True)
-        if tokenizer is not None and not (self.path / "tokenizer").exists():
-            with whole_folder(self.path / "tokenizer") as new:
+        fresh = not self.has_run()  # what lies here then is of a start that was broken off
+        place = self.path / "tokenizer"
+        if tokenizer is not None and (fresh or not place.exists()):
+            old = [path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()]
+            with whole_folder(place, replaces=old) as new:
                 tokenizer.save(new)
-        if not self.data.exists():
+        if fresh or not self.data.exists():
             with whole_file(self.data) as new:
                 new.write_text(json.dumps(contents(recipe)), encoding="utf-8")
         with whole_file(self.recipe) as new:

@@ -63,6 +63,11 @@ def tokenizer_of(recipe: Recipe, checkpoint: Checkpoint | None) -> Tokenizer:
             return _trained(recipe, what, texts(recipe))
         source, target = (_trained(recipe, what, texts(recipe, side)) for side in (0, 1))
         return with_target(source, target)
+    return found_tokenizer(said)
+
+
+def found_tokenizer(said: str) -> Tokenizer:
+    """The tokenizer of a folder, which may hold nothing else, or of a checkpoint."""
     folder = Path(said).expanduser()
     if folder.is_dir() and (found := load_tokenizer(folder)) is not None:
         return found

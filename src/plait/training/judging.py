@@ -88,6 +88,10 @@ def judge(
         raise RecipeError("labels: the checkpoint does not say what its classes are called.")
     if asked := [name for name in metrics if name in TRANSLATED]:
         check_installed()
+    elif translating:
+        raise RecipeError(f"{next(iter(translating))}: it counts for bleu and chrf, and neither is measured here.")
+    if label_until is not None and FORMATS.get(kind) != "labelled":
+        raise RecipeError(f"label_until: it counts for labelled sentences, and {kind} has none.")
     recipe = replace(recipe, data=replace(data, valid=()))
     stream, _ = streams(Inputs(recipe, checkpoint.tokenizer, checkpoint.rules, classes))
     facts = stream.facts()

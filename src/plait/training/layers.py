@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from plait.data.batch import Batch
-from plait.model import watching
+from plait.model import Transformer, watching
 from plait.model.sites import site_names
 from plait.training.evaluation import evaluating
 
@@ -31,12 +31,12 @@ def gradient_norms(parameters: Iterable[tuple[str, Tensor]], whole: float) -> di
     return {part: square**0.5 * (whole / clipped if clipped else 0.0) for part, square in squares.items()}
 
 
-def activation_sizes(model: nn.Module, batch: Batch) -> Mapping[str, float]:
+def activation_sizes(model: Transformer, batch: Batch) -> Mapping[str, float]:
     """The root mean square of what the embedding and each layer give on a batch, at real places, without dropout."""
     wanted = [name for name in site_names(model) if _is_output(name)]
     found: dict[str, float] = {}
     with evaluating(model), watching(model, *wanted) as seen:
-        model(batch.tokens, **batch.inputs)
+        model.states(batch.tokens, **batch.inputs)
         for name in wanted:
             value = seen[name].float()
             mask = (

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from plait.checkpoint.notice import notice
@@ -146,7 +145,7 @@ class _Run:
                 if last and last.startswith("SIG"):
                     where = f"saved as {step.saved}; resume goes on from there" if step.saved else "nothing is saved"
                     notice(f"{last}: stopped after step {index}, {where}.")
-                yield replace(step, stop=last)
+                yield replace(step, stop=last, spent=self.work.counts.seconds)
         self.settle(index)
 
     def step(self, index: int) -> Step:
@@ -178,7 +177,7 @@ class _Run:
         run, patience = self.recipe.run, self.recipe.evaluate.patience
         late = run.minutes is not None and self.work.counts.seconds >= 60 * run.minutes
         mine = [asked.signal == "SIGTERM", asked.signal == "SIGINT", late]
-        terminated, interrupted, late = self.ranks.total(torch.tensor(mine, dtype=torch.float64)).tolist()
+        terminated, interrupted, late = self.ranks.anywhere(mine)
         if index == self.total:
             return "steps"
         if patience is not None and self.work.counts.worse >= patience:

@@ -86,6 +86,7 @@ def _against_outputs(model: Transformer, batch: Batch, smoothing: float, z_loss:
     weight = head.output.weight if head.output.weight is not None else model.embedding.tokens.weight  # pyright: ignore
     bias = head.output.bias
     if among is not None:
+        among = among.to(targets.device)
         weight, bias = weight[among], None if bias is None else bias[among]
         numbers = torch.searchsorted(among, targets).clamp(max=len(among) - 1)
         if not torch.equal(among[numbers], targets):

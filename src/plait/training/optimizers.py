@@ -118,8 +118,7 @@ class Optimizer:
                     if value.ndim and value.shape != parameter.shape:
                         shapes = f"{list(value.shape)}, and the parameter is {list(parameter.shape)}"
                         raise ValueError(f"{name}: its saved {what} is {shapes}.")
-                    place = parameter.device if value.ndim else value.device
-                    part.torch.state[parameter][what] = value.to(place, copy=True)
+                    part.torch.state[parameter][what] = value.to(parameter.device, copy=True)
 
 
 _MEMORY = {torch.optim.AdamW: {"step", "exp_avg", "exp_avg_sq"}, Muon: {"momentum_buffer"}}

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal
@@ -90,12 +90,18 @@ class Data:
         dist.all_reduce(total, group=self.readers)
         return total.to(values.device)
 
+    def anywhere(self, said: Sequence[bool]) -> list[bool]:
+        """See ``Ranks``."""
+        flags = torch.tensor(said, dtype=torch.uint8, device=self.device)
+        dist.all_reduce(flags, dist.ReduceOp.MAX)
+        return [bool(flag) for flag in flags.tolist()]
+
     def reduce(self, parameters: Mapping[str, Tensor]) -> None:
         """See ``Ranks``. What took no part here counts as 0, so that no process drifts from the others."""
         trained = [value for value in parameters.values() if value.requires_grad]
         for value in trained:
             if value.grad is None:
-                value.grad = torch.zeros_like(value)
+                value.grad = torch.zeros_like(value, dtype=value.grad_dtype)
         gradients = [value.grad for value in trained if value.grad is not None]
         _in_buckets(gradients, lambda whole: dist.all_reduce(whole, group=self.readers))
 

@@ -19,13 +19,12 @@ from plait.architecture import Architecture, Classification
 from plait.data.spans import text_length
 from plait.model import Transformer
 from plait.training.fitting import check_fit
-from plait.training.inputs import TRAINED
+from plait.training.inputs import TRAINED, found_tokenizer
 from plait.training.lora import CHILD, adapted_shapes
 from plait.training.optimizers import group_of
 from plait.training.parallel import check_precision
-from plait.training.places import RecipeError
 from plait.training.processes import ParallelError
-from plait.training.resolve import decide
+from plait.training.resolve import decide, usual_precision
 from plait.training.running import check_spread
 from plait.training.settings import Evaluate, Recipe
 from plait.training.shape import architecture_of
@@ -39,7 +38,7 @@ MOMENTS = {"muon": 1, "decayed": 2, "plain": 2}  # tensors that the optimizer of
 def without_data(recipe: Recipe, device: Device = "cuda") -> Recipe:
     """The recipe decided for a device, its files unread; they need not be here."""
     if recipe.run.precision == "auto" and device == "cuda":
-        recipe = replace(recipe, run=replace(recipe.run, precision="pure_bfloat16"))
+        recipe = replace(recipe, run=replace(recipe.run, precision=usual_precision(recipe, fast=True)))
     decided = decide(replace(recipe, data=replace(recipe.data, train=(), valid=()), evaluate=Evaluate()))
     return replace(decided, evaluate=recipe.evaluate)
 
@@ -55,10 +54,7 @@ def shape_of(recipe: Recipe) -> Architecture:
         elif data.tokenizer in TRAINED:
             tokens = LEARNT[data.tokenizer]
         else:
-            tokenizer = load(data.tokenizer, device="meta").tokenizer
-            if tokenizer is None:
-                raise RecipeError(f"data.tokenizer: {data.tokenizer} has no tokenizer.")
-            tokens = len(tokenizer)
+            tokens = len(found_tokenizer(data.tokenizer))
         apart = kind == "paired" and not data.joint
         found = architecture_of(recipe.model, vocab_size=tokens, source_vocab_size=tokens if apart else None)
     else:

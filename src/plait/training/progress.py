@@ -19,6 +19,7 @@ class Step:
         lr: AdamW's learning rate.
         gradient_norm: of all gradients together, before it was clipped.
         seconds: that the step took, without evaluating and saving.
+        spent: seconds of the whole run so far, with all that and with earlier processes.
         evaluation: metrics by name, where this step was followed by an evaluation; ``best``: it is the best so far.
         saved: the folder of its state, where one was written.
         stop: why this is the last step: "steps", "minutes", "patience", "SIGINT" or "SIGTERM".
@@ -30,6 +31,7 @@ class Step:
     lr: float
     gradient_norm: float
     seconds: float
+    spent: float = 0.0
     evaluation: Mapping[str, float] | None = None
     best: bool = False
     saved: Path | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +27,11 @@ class Ranks(Protocol):
         ...
 
     def total(self, values: Tensor) -> Tensor:
-        """``values``, float64, summed over all."""
+        """``values``, float64, summed over those that read other rows."""
+        ...
+
+    def anywhere(self, said: Sequence[bool]) -> list[bool]:
+        """Whether each was said by some process, of all there are."""
         ...
 
     def reduce(self, parameters: Mapping[str, Tensor]) -> None:
@@ -67,6 +71,10 @@ class Alone:
     def total(self, values: Tensor) -> Tensor:
         """Themselves."""
         return values
+
+    def anywhere(self, said: Sequence[bool]) -> list[bool]:
+        """As they are."""
+        return list(said)
 
     def reduce(self, parameters: Mapping[str, Tensor]) -> None:
         """Nothing."""

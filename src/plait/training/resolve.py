@@ -25,7 +25,7 @@ from plait.training.places import RecipeError
 from plait.training.processes import own_device
 from plait.training.quality import METRICS as TRANSLATED
 from plait.training.sample_streams import said
-from plait.training.settings import Recipe
+from plait.training.settings import Precision, Recipe
 from plait.training.shape import architecture_of
 from plait.training.streams import Inputs, streams
 from plait.training.together import FORMATS, HIDING
@@ -81,10 +81,19 @@ def decide(recipe: Recipe, data: Path | None = None) -> Recipe:
         raise RecipeError(f"data.longest: {changed.format} are not split; say drop or cut.")
     precision = recipe.run.precision
     if precision == "auto":
-        precision = "pure_bfloat16" if multiplies_bfloat16(own_device()) else "float32"
+        precision = usual_precision(recipe, multiplies_bfloat16(own_device()))
+    if precision == "pure_bfloat16" and recipe.model.lora_rank:
+        raise RecipeError(
+            "run.precision: pure_bfloat16 would round the weights that LoRA leaves as they are; say bfloat16."
+        )
     objective = replace(recipe.objective, mask_rate=recipe.objective.hidden) if kind in HIDING else recipe.objective
     run, evaluate = replace(recipe.run, precision=precision), replace(recipe.evaluate, metrics=metrics_of(recipe))
     return replace(recipe, data=changed, objective=objective, run=run, evaluate=evaluate)
+
+
+def usual_precision(recipe: Recipe, fast: bool) -> Precision:
+    """What "auto" is, on a machine that multiplies bfloat16 ``fast`` or does not."""
+    return "float32" if not fast else "bfloat16" if recipe.model.lora_rank else "pure_bfloat16"
 
 
 def resolve(recipe: Recipe, *, tokenizer: Tokenizer | None = None) -> Resolved:

@@ -170,7 +170,7 @@ class Running:
 
     def picture(self, step: Step) -> dict[str, Any]:
         """The layers' gradients, and their values on the first rows of this step."""
-        batches = self.resolved.train.step(step.index - 1)
+        batches = self.resolved.train.step(step.index - 1, rank=self.ranks.rank, world=self.ranks.world)
         model = self.resolved.checkpoint.model
         with self.precision.computing():
             sizes = activation_sizes(model, batches[0].to(next(model.parameters()).device)) if batches else {}
@@ -249,5 +249,6 @@ def check_spread(recipe: Recipe, world: int | None = None) -> None:
 
 def ready(resolved: Resolved, folder: Folder, *, resume: bool = False) -> Running:
     """A run whose folder says what it is."""
+    running = Running(resolved, folder, resume=resume)  # which may refuse
     by_first(lambda: folder.begin(resolved.recipe, resolved.checkpoint.tokenizer))
-    return Running(resolved, folder, resume=resume)
+    return running

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from plait.model.initialization import Scheme
 
+Precision = Literal["float32", "bfloat16", "pure_bfloat16", "float16", "auto"]
+
 
 def _setting(default: Any, help: str, **more: Any) -> Any:
     return field(default=default, metadata={"help": help, **more})
@@ -163,10 +165,10 @@ class Run:
     dropout: float = _setting(0.0, "share dropped from embeddings and from what each sublayer adds", least=0, below=1)
     attention_dropout: float = _setting(0.0, "share dropped from attention patterns", least=0, below=1)
     activation_dropout: float = _setting(0.0, "share dropped inside feed-forward layers", least=0, below=1)
-    precision: Literal["float32", "bfloat16", "pure_bfloat16", "float16", "auto"] = _setting(
+    precision: Precision = _setting(
         "float32",
         "of activations: autocast for bfloat16 and float16, everywhere for pure_bfloat16; masters are float32; auto: "
-        "pure_bfloat16 where the machine multiplies in it, else float32",
+        "pure_bfloat16, with LoRA bfloat16, where the machine multiplies in it, else float32",
     )
     activation_checkpointing: bool = _setting(False, "compute activations twice instead of keeping them")
     compile: bool = _setting(False, "compile the model with torch.compile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from plait.data.spans import Spans, text_length
 from plait.data.store import tokenised
 from plait.data.tokens import Tokens
 from plait.data.whole_words import continuing, word_marks
+from plait.text import Tokenizer
 from plait.training.places import RecipeError
 from plait.training.split_text import split_text
 from plait.training.stream_inputs import Both, Inputs
@@ -44,6 +46,10 @@ def causal(inputs: Inputs) -> Both:
     if not rows:
         raise RecipeError(f"data.batch_tokens: {recipe.data.batch_tokens} is less than a row of {recipe.data.length}.")
 
+    if recipe.data.packing == "documents" and "bits_per_byte" in recipe.evaluate.metrics:
+        train, valid = (None if text is None else asked(text, inputs.tokenizer) for text in (train, valid))
+        assert train is not None, "training text is never left out"
+
     def stream(tokens: Tokens) -> CausalStream:
         return CausalStream(
             tokens=tokens,
@@ -55,6 +61,14 @@ def causal(inputs: Inputs) -> Both:
         )
 
     return stream(train), None if valid is None else stream(valid)
+
+
+def asked(text: Tokens, tokenizer: Tokenizer) -> Tokens:
+    """Text whose ``bytes`` are those that targets spell: the first token of each document is none."""
+    begins = (text.document(number)[0] for number in range(text.n_documents))
+    first = Counter(int(text.read(at, at + 1)[0]) for at in begins)
+    free = sum(count * len(tokenizer.decode([id], skip_specials=True).encode()) for id, count in first.items())
+    return text.saying(bytes=text.counts["bytes"] - free)
 
 
 def _of_text(inputs: Inputs, objective: Callable[[Ragged], Any], length: int, least: int = 1) -> Both:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from plait.training.places import RecipeError, get, keys
+from plait.training.schedules import share
 from plait.training.settings import Recipe
 from plait.training.shape import architecture_of
 
@@ -33,6 +34,10 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "optimizer.matrix_weight_decay": ("optimizer.kind", ("muon",)),
     "schedule.decay": ("schedule.kind", ("wsd",)),
     "schedule.final": ("schedule.kind", ("linear", "cosine", "wsd")),
+    "evaluate.samples": ("objective.kind", ("causal", "paired")),
+    "evaluate.tokenize": ("objective.kind", ("paired",)),
+    "evaluate.beams": ("objective.kind", ("paired",)),
+    "evaluate.length_penalty": ("objective.kind", ("paired",)),
     "run.ema_decay": ("run.average", ("ema",)),
     "run.average_last": ("run.average", ("last",)),
     "run.average_every": ("run.average", ("last",)),
@@ -40,12 +45,18 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 LORA = ("model.lora_alpha", "model.lora_dropout", "model.lora_targets")  # count where model.lora_rank is above 0
 
+OF_LEARNT = ("data.tokenizer_kind", "data.vocab_size")  # count for a tokenizer that is trained
+
 
 def idle(recipe: Recipe) -> Iterator[tuple[str, str, str]]:
     """Settings that nothing reads: (place, the setting that decides, under which values it would count)."""
     for place, (decides, values) in COUNTS.items():
         if get(recipe, decides) not in values:
             yield place, decides, " or ".join("none" if value is None else str(value) for value in values)
+    if (recipe.data.tokenizer or "train") != "train":
+        yield from ((place, "data.tokenizer", "train") for place in OF_LEARNT)
+    elif recipe.data.tokenizer is None and recipe.model.checkpoint is not None:
+        yield from ((place, "model.from", "none") for place in OF_LEARNT)
     if not recipe.model.lora_rank:
         yield from ((place, "model.lora_rank", "1 or more") for place in LORA)
 
@@ -99,6 +110,15 @@ def check(recipe: Recipe) -> Recipe:
     model, kind, tokenizer = recipe.model, recipe.objective.kind, recipe.data.tokenizer
     if not recipe.data.joint and (model.checkpoint is not None or tokenizer not in (None, *TRAINED)):
         raise RecipeError("data.joint: false is for tokenizers that are trained; one that is there is as it is.")
+    if recipe.data.packing == "windows" and kind != "causal":
+        raise RecipeError(f"data.packing: windows are of causal text; for {kind} say documents or stream.")
+    if model.lora_rank and recipe.optimizer.kind == "muon":
+        raise RecipeError("optimizer.kind: muon is for whole hidden matrices, and LoRA trains none; say adamw.")
+    if recipe.run.steps is None and recipe.run.epochs is None:
+        try:
+            share(recipe.schedule, recipe.schedule.warmup, None)
+        except ValueError as error:  # it falls towards an end that nobody knows
+            raise RecipeError(str(error)) from None
     if model.lora_rank and model.checkpoint is None:
         raise RecipeError("model.lora_rank: LoRA adapts weights that were learnt; say whose with model.from.")
     if model.checkpoint is not None and (changed := [key for key in model.overrides if key != "head"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 
@@ -55,7 +55,7 @@ class Work:
         fill(self.tensors, state.model)
         self.precision.spread()
         self.optimizer.restore(state.optimizer)
-        self.average.restore(state.averages)
+        self.average.restore(self._here(state.averages))
         known = {f.name for f in fields(Counts)}
         before = Counts(**{name: value for name, value in state.counts.items() if name in known})
         for name in ("world", "threads"):
@@ -82,7 +82,12 @@ class Work:
         if best is not None:
             fill(self.tensors, best.model)
             average = average_of(self._run)
-            average.restore(best.averages)
+            average.restore(self._here(best.averages))
         for name, value in average.mean().items():
             self.masters[name].copy_(value)
         self.precision.spread()
+
+    def _here(self, saved: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Saved tensors on the device of the weights."""
+        device = next(iter(self.masters.values())).device
+        return {name: value if value.device == device else value.to(device) for name, value in saved.items()}

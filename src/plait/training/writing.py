@@ -11,7 +11,7 @@ from plait.checkpoint.notice import PlaitNotice, notice
 from plait.data.held_out import held_out
 from plait.data.lines import Tally
 from plait.data.pairs import Pair, read_pairs
-from plait.generation import generate
+from plait.generation import ModelRunner, generate, translate
 from plait.training.evaluation import evaluating
 from plait.training.quality import Quality, QualityError, translation_quality
 from plait.training.resolve import Resolved
@@ -42,8 +42,7 @@ def translated(resolved: Resolved, metrics: Sequence[str]) -> dict[str, Quality]
                 [target for _, target in pairs],
                 metrics=metrics,
                 tokenize=evaluate.tokenize,
-                beams=evaluate.beams,
-                length_penalty=evaluate.length_penalty,
+                **_translating(resolved),
             )
             return found
         except QualityError as error:
@@ -57,15 +56,18 @@ def _translated(resolved: Resolved) -> Iterator[dict[str, str]]:
     pairs = list(islice(held_out_pairs(resolved), recipe.evaluate.samples))
     if not pairs:
         return
-    found: Any = generate(
-        resolved.checkpoint,
-        [source for source, _ in pairs],
-        beams=recipe.evaluate.beams,
-        length_penalty=recipe.evaluate.length_penalty,
-        max_new_tokens=recipe.data.length,
-    )
+    found: Any = translate(resolved.checkpoint, [source for source, _ in pairs], **_translating(resolved))
     for (source, target), one in zip(pairs, found, strict=True):
         yield {"source": source, "reference": target, "written": one.text}
+
+
+def _translating(resolved: Resolved) -> dict[str, Any]:
+    """How a model in training translates: by itself where adapters hang on it, which the engine does not know."""
+    recipe, model = resolved.recipe, resolved.checkpoint.model
+    options: dict[str, Any] = {"beams": recipe.evaluate.beams}
+    if recipe.evaluate.beams > 1:
+        options["length_penalty"] = recipe.evaluate.length_penalty
+    return options | ({"runner": ModelRunner(model)} if recipe.model.lora_rank else {})
 
 
 def held_out_pairs(resolved: Resolved) -> Iterator[Pair]:

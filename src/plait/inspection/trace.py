@@ -1,0 +1,62 @@
+"""Trace: one forward pass of one row, with its inner values by name and its tokens as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plait.checkpoint import Checkpoint
+from plait.inspection.reading import Reading, read
+from plait.model import Transformer, watching
+from plait.model.sites import Change
+
+RESIDUAL = ("*embedding.output", "*.layers.*.after_*", "*.layers.*.output", "*coder.output")
+PATTERNS = ("*.pattern",)
+
+
+class Trace(Mapping[str, Tensor]):
+    """Values by the names of their sites, without the batch's axis; ``output`` is what the model gave: logits, or
+    hidden states where it has no head."""
+
+    def __init__(self, model: Transformer, reading: Reading, values: Mapping[str, Tensor], output: Tensor) -> None:
+        self.model, self.reading, self.output = model, reading, output
+        self._values = values
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in self._values:
+            kept = ", ".join(list(self._values)[:3]) or "nothing"
+            raise KeyError(f"{name}: this trace has not kept it; it has {kept} and {len(self._values)} values in all.")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @property
+    def tower(self) -> str:
+        """The tower that the output is read from."""
+        return "encoder" if self.model.decoder is None else "decoder"
+
+
+@torch.no_grad()
+def trace(checkpoint: Checkpoint, text: Any, *patterns: str, target: Any = None, change: Change | None = None) -> Trace:
+    """Read one text and keep the values of the sites that ``patterns`` name, of all where none is named.
+
+    Args:
+        text: text, token ids, or messages; of an encoder-decoder the source.
+        target: of an encoder-decoder what its decoder reads behind the start token; ``None``: what it would write.
+        change: see ``watching``.
+
+    Raises ``ValueError`` where a pattern names no site, and for what cannot be read.
+    """
+    reading = text if isinstance(text, Reading) else read(checkpoint, text, target=target)
+    model = checkpoint.model.eval()
+    with watching(model, *(patterns or ("*",)), change=change) as seen:
+        output = model(reading.tokens, **reading.inputs)
+        return Trace(model, reading, {name: value[0] for name, value in seen.items()}, output[0])
+    raise AssertionError("nothing ends the pass early")
