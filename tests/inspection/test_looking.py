@@ -144,7 +144,9 @@ def test_causal_tracing_is_the_pass_with_noise_and_one_value_put_back(kind, wind
     assert found.clean == pytest.approx(float(clean.output[-1].softmax(-1).max()))
     table = checkpoint.model.embedding.tokens
     assert table is not None
-    drawn = torch.randn(3, 2, 16, generator=torch.Generator().manual_seed(0)) * float(table.weight.float().std())
+    drawn = torch.randn(3, 2, 16, generator=torch.Generator().manual_seed(0)) * float(
+        table.weight.detach().float().std()
+    )
     for layer in (0, 1):
         low = max(0, layer - window // 2)
         names = [f"decoder.layers.{i}.{kind}" for i in range(low, min(2, layer - window // 2 + window))]

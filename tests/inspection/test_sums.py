@@ -20,10 +20,10 @@ BYS: tuple[By, ...] = ("branches", "heads", "neurons")
 def check_sums(architecture: Architecture) -> None:
     seen = traced(architecture)
     for by in BYS:
-        found = attribute(seen, 3, position=4, by=by)
+        found = attribute(seen, seen.output.shape[-1] - 1, position=4, by=by)
         assert found.total == pytest.approx(found.output, abs=1e-9)
         assert len(set(found.names)) == len(found.names) == len(found.values)
-    against = attribute(seen, 1, against=2, by="heads")
+    against = attribute(seen, 0, against=seen.output.shape[-1] - 1, by="heads")
     assert against.total == pytest.approx(against.output, abs=1e-9)
     *_, (name, last) = lens(seen)
     assert far(last, seen.output) < 1e-12 and name.endswith("output")

@@ -19,7 +19,7 @@ from tests.training.standing_in import write_data, write_decoder, write_encoder
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
 FROM = {"trec-minilm": write_encoder, "smollm2-lora": write_decoder, "smollm2-chat": write_decoder}
 SHORT = ["--run.minutes", "none", "--run.epochs", "none", "--run.steps", "2"]
-QUICK = [*SHORT, "--evaluate.every", "2", "--evaluate.samples", "0", "--run.precision", "float32"]
+QUICK = [*SHORT, "--evaluate.every", "2", "--run.precision", "float32"]
 
 
 def small(name: str, folder: Path) -> list[str]:
@@ -27,6 +27,8 @@ def small(name: str, folder: Path) -> list[str]:
     recipe = read_recipe(next(path for path in RECIPES if path.stem == name))
     options = ["--data.length", "96" if "smollm2" in name else "32"]  # a chat has a letter a token
     options += ["--data.batch_rows", "4"] if recipe.data.batch_rows else ["--data.batch_tokens", "96"]
+    if recipe.evaluate.samples:
+        options += ["--evaluate.samples", "0"]
     if name in FROM:
         return [*options, "--model.from", str(FROM[name](folder))]
     sizes = {"d_model": 16, "d_ff": 32, "n_heads": 2}
@@ -76,7 +78,8 @@ def test_a_recipe_makes_its_first_steps(path: Path, stand_in: Path, tmp_path: Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in RECIPES if p.stem not in FROM], ids=lambda path: path.stem)
 def test_a_recipe_makes_its_first_steps_on_its_own_data(path: Path, data: Path, tmp_path: Path):
-    recipe = decide(read_recipe(path, [*SHORT, "--evaluate.batches", "2", "--evaluate.samples", "0"]), data)
+    silent = ["--evaluate.samples", "0"] if read_recipe(path).evaluate.samples else []
+    recipe = decide(read_recipe(path, [*SHORT, "--evaluate.batches", "2", *silent]), data)
     running = ready(resolve(recipe), Folder(tmp_path / "run"))
     assert [step.index for step in running.steps()] == [1, 2]
 

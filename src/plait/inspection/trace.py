@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -55,8 +56,36 @@ def trace(checkpoint: Checkpoint, text: Any, *patterns: str, target: Any = None,
     Raises ``ValueError`` where a pattern names no site, and for what cannot be read.
     """
     reading = text if isinstance(text, Reading) else read(checkpoint, text, target=target)
-    model = checkpoint.model.eval()
-    with watching(model, *(patterns or ("*",)), change=change) as seen:
+    model, kept = checkpoint.model.eval(), dict[str, Tensor]()
+    turn = _turns(model)
+
+    def keep(name: str, value: Tensor) -> Tensor | None:
+        changed = None if change is None else change(name, value)
+        kept[turn(name)] = (value if changed is None else changed)[0].detach().clone()
+        return changed
+
+    with watching(model, *(patterns or ("*",)), change=keep):
         output = model(reading.tokens, **reading.inputs)
-        return Trace(model, reading, {name: value[0] for name, value in seen.items()}, output[0])
+        return Trace(model, reading, kept, output[0])
     raise AssertionError("nothing ends the pass early")
+
+
+def _turns(model: Transformer) -> Callable[[str], str]:
+    """From a site's name to that of its turn, each time it is called: where layers share weights (ALBERT's) and run
+    several times, ``encoder.layers.7.output`` of a trace is what the eighth layer gave, whoever's weights it has."""
+    turns: dict[str, list[int]] = {}
+    for stack in filter(None, (model.encoder, model.decoder)):
+        for turn, layer in enumerate(stack.tower.schedule):
+            turns.setdefault(f"{stack.tower.name}.layers.{layer}", []).append(turn)
+    visits: Counter[str] = Counter()
+
+    def named(site: str) -> str:
+        path = ".".join(site.split(".")[:3])
+        if path not in turns:
+            return site
+        tower, _, _ = path.partition(".")
+        turn = turns[path][visits[site] % len(turns[path])]
+        visits[site] += 1
+        return f"{tower}.layers.{turn}{site.removeprefix(path)}"
+
+    return named

@@ -21,7 +21,6 @@ class Block(Part):
     def __init__(self, a: Architecture, tower: Tower, index: int) -> None:
         super().__init__()
         self.index, self.parallel = index, a.parallel
-        self.turns = tuple(turn for turn, own in enumerate(tower.schedule) if own == index)
         filled = SLOTS[a.norm_placement]
         relative = a.relative_bias is not None and (index == 0 or a.relative_bias.per_layer)
         self.attention_norms = Slots(a, filled if index or a.first_norm else ())

@@ -2,8 +2,7 @@
 
 A module of the model is a ``Part``; it passes each value worth seeing through ``self.site(name, value)``, which is the
 identity unless somebody watches. A site's full name is the part's path in the model and the site's own name, as in
-``decoder.layers.3.attention.pattern``. Of a layer that runs several times (ALBERT's) each turn has names of its own:
-``encoder.layers.7.output`` is what the eighth layer gave, whichever layer's weights it has.
+``decoder.layers.3.attention.pattern``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -32,11 +31,9 @@ Change = Callable[[str, Tensor], Tensor | None]
 
 
 class Part(nn.Module):
-    """A module whose inner values have names: ``sites`` lists them; ``dropout`` is what training leaves out of some;
-    ``turns`` are the numbers under which it runs, where there are several."""
+    """A module whose inner values have names: ``sites`` lists them; ``dropout`` is what training leaves out of some."""
 
     sites: tuple[str, ...] = ()
-    turns: tuple[int, ...] = ()
     _watchers: dict[str, list[_Watcher]] | None = None
     dropout: Dropout | None = None
 
@@ -67,8 +64,8 @@ _PLACING = threading.Lock()
 
 
 class _Watcher:
-    def __init__(self, names: Sequence[str], seen: watching) -> None:
-        self.names, self.seen, self.calls = names, seen, 0
+    def __init__(self, name: str, seen: watching, keep: bool, stop: bool) -> None:
+        self.name, self.seen, self.keep, self.stop = name, seen, keep, stop
         self.thread = threading.get_ident()
 
     @property
@@ -79,30 +76,21 @@ class _Watcher:
     def __call__(self, value: Tensor) -> Tensor:
         if not self.here:
             return value
-        name = self.names[self.calls % len(self.names)]
-        self.calls += 1
-        return self.seen._see(name, value)
+        if self.keep:
+            value = self.seen._see(self.name, value)
+        if self.stop:
+            raise _Stop(self.seen)
+        return value
 
 
 def site_names(model: nn.Module) -> dict[str, tuple[Part, str]]:
     """Every site of a model, in module order: full name to the part and the site's own name."""
     return {
         f"{path}.{name}" if path else name: (part, name)
-        for own, part in model.named_modules()
+        for path, part in model.named_modules()
         if isinstance(part, Part)
-        for path in _paths(model, own)
         for name in part.sites
     }
-
-
-def _paths(model: nn.Module, path: str) -> list[str]:
-    """A module's path; one for each turn where it, or what it is in, runs several times."""
-    names = path.split(".")
-    for depth in range(len(names)):
-        outer = model.get_submodule(".".join(names[: depth + 1]))
-        if isinstance(outer, Part) and len(outer.turns) > 1:
-            return [".".join([*names[:depth], str(turn), *names[depth + 1 :]]) for turn in outer.turns]
-    return [path]
 
 
 class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watching(model, ...) as seen
@@ -127,7 +115,7 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         if not patterns and stop_after is None:
             raise ValueError("watching needs the names of sites, as in 'decoder.layers.*.output'; '*' is all of them.")
         self._sites = site_names(model)
-        self._names = dict.fromkeys(name for pattern in patterns for name in self._match(pattern))
+        self._names = {name for pattern in patterns for name in self._match(pattern)}
         self._stops = set(self._match(stop_after)) if stop_after else set[str]()
         self._change, self._gradients = change, gradients
         self._values: dict[str, Tensor] = {}
@@ -141,13 +129,6 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         return names
 
     def _see(self, name: str, value: Tensor) -> Tensor:
-        if name in self._names:
-            value = self._keep(name, value)
-        if name in self._stops:
-            raise _Stop(self)
-        return value
-
-    def _keep(self, name: str, value: Tensor) -> Tensor:
         if self._change is not None:
             changed = self._change(name, value)
             if changed is not None and changed.shape != value.shape:
@@ -166,11 +147,9 @@ class watching(Mapping[str, Tensor]):  # noqa: N801 - reads as a verb: with watc
         if self._placed:
             raise ValueError("this watching is under way; make another for another block.")
         with _PLACING:
-            turns: dict[tuple[Part, str], list[str]] = {}
-            for name, place in self._sites.items():
-                turns.setdefault(place, []).append(name)
-            for part, own in dict.fromkeys(self._sites[name] for name in (*self._names, *self._stops)):
-                watcher = _Watcher(turns[part, own], self)
+            for name in self._names | self._stops:
+                part, own = self._sites[name]
+                watcher = _Watcher(name, self, keep=name in self._names, stop=name in self._stops)
                 watchers = part._watchers or {}
                 part._watchers = {
                     **watchers,
