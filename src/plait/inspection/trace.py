@@ -14,9 +14,6 @@ from plait.inspection.reading import Reading, read
 from plait.model import Transformer, watching
 from plait.model.sites import Change
 
-RESIDUAL = ("*embedding.output", "*.layers.*.after_*", "*.layers.*.output", "*coder.output")
-PATTERNS = ("*.pattern",)
-
 
 class Trace(Mapping[str, Tensor]):
     """Values by the names of their sites, without the batch's axis; ``output`` is what the model gave: logits, or

@@ -10,7 +10,6 @@ settled      how often the stream behind a layer says what the model says in the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -25,18 +24,6 @@ from plait.model import watching
 
 RELUS = ("relu", "relu2")
 ACTIVE = 0.1  # of the largest coefficient of a place
-
-
-@dataclass(frozen=True, kw_only=True)
-class LayerLine:
-    """One layer; shares from 0 to 1."""
-
-    layer: int
-    agreement: float
-    chance: float
-    active: float
-    zero: float
-    settled: float
 
 
 def first_tokens(

@@ -5,6 +5,7 @@ Legend: n places of a batch, m neurons of a network, t triggers kept.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from plait.checkpoint import Checkpoint
 from plait.data.tokens import Tokens
 from plait.inspection.memory.networks import memories
-from plait.model import Transformer, watching
+from plait.model import Transformer, site_names, watching
 from plait.model.stack import Stack
 
 ROWS, LENGTH = 8, 256  # of a batch
@@ -93,8 +94,4 @@ def survey(
 
 def matching(model: Transformer, pattern: str) -> list[str]:
     """Sites of a name, perhaps none."""
-    import fnmatch
-
-    from plait.model import site_names
-
     return fnmatch.filter(site_names(model), pattern)
