@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "plait"
 
 FLOORS = (
-    ("architecture", "checks", "organs", "records", "parameters", "presets", "words"),
+    ("architecture", "checks", "organs", "records", "pages", "parameters", "presets", "words"),
     ("account", "model", "families", "text", "data"),
     ("checkpoint",),
     ("engine",),

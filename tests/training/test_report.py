@@ -11,7 +11,7 @@ import pytest
 
 from plait.account import account
 from plait.architecture import Architecture
-from plait.training.charts import HIGH, POINTS, WIDE, Line, Scale, chart, heat, number, scale_of
+from plait.pages.charts import HIGH, POINTS, WIDE, Line, Scale, chart, heat, number, scale_of
 from plait.training.report import report
 
 ARCHITECTURE = Architecture(vocab_size=20, d_model=16, n_heads=2, d_ff=32, n_decoder_layers=2, tied=True)

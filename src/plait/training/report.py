@@ -6,13 +6,13 @@ import html
 import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from plait.account import account
 from plait.architecture import Architecture
-from plait.training.charts import Line, chart, heat, number
+from plait.pages.charts import Line, chart, heat, number
+from plait.pages.page import page, part, resource
 from plait.training.display import FORMS, clock_time
 
 SHOWN = 8  # samples of an evaluation
@@ -42,22 +42,14 @@ def report(
     body = [
         f"<header><h1>{html.escape(title)}</h1><p>{html.escape(_in_words(architecture))}</p>",
         f"{_tiles(steps, evaluations)}</header>",
-        _part("Curves", _curves(steps, evaluations)),
-        _part("Layers", _layers(by_kind["layers"])),
-        _part("Samples", _samples(by_kind["samples"])),
-        _part("Data", _facts(facts or {})),
-        _part("Account", _account(architecture)),
-        _part("Recipe", _recipe(recipe)),
+        part("Curves", _curves(steps, evaluations)),
+        part("Layers", _layers(by_kind["layers"])),
+        part("Samples", _samples(by_kind["samples"])),
+        part("Data", _facts(facts or {})),
+        part("Account", _account(architecture)),
+        part("Recipe", _recipe(recipe)),
     ]
-    here = files("plait.training")
-    style, script = ((here / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{html.escape(title)}</title><style>\n{style}</style></head>\n<body>\n"
-        + "\n".join(filter(None, body))
-        + f"\n<footer>Written by plait.</footer>\n<script>\n{script}</script></body></html>\n"
-    )
+    return page(title, body, styles=[resource("plait.training", "report.css")])
 
 
 def write_report(path: Path, page: str) -> None:
@@ -66,10 +58,6 @@ def write_report(path: Path, page: str) -> None:
 
     with whole_file(path) as new:
         new.write_text(page, encoding="utf-8")
-
-
-def _part(title: str, content: str) -> str:
-    return f"<h2>{title}</h2>\n{content}" if content else ""
 
 
 def _in_words(a: Architecture) -> str:

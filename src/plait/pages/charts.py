@@ -1,7 +1,7 @@
 """Charts as inline SVG that stretches to its box, labelled in HTML, so that text keeps its size.
 
-Colours are CSS variables of the page (report.css), light and dark. Every chart stands without script; with it a pointer
-reads values off (report.js).
+Colours are CSS variables of the page (base.css), light and dark. Every chart stands without script; with it a pointer
+reads values off (plane.js).
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from plait.pages.words import Said, in_html, plain
+
 WIDE, HIGH = 1000, 400  # the plane's units
 POINTS = 400  # of a line; more are gathered in buckets, drawn as their mean over a band from lowest to highest
 
@@ -24,7 +26,7 @@ Point = tuple[float, float]
 class Line:
     """A series: its name, its points from left to right, its colour's class, and whether the points are marked."""
 
-    name: str
+    name: str | Said
     points: Sequence[Point]
     colour: Literal["one", "two", "three"] = "one"
     marked: bool = False
@@ -78,9 +80,15 @@ def _round_step(step: float) -> float:
 
 
 def chart(
-    title: str, lines: Sequence[Line], *, log: bool | None = None, from_zero: bool = False, tall: bool = False
+    title: str | Said,
+    lines: Sequence[Line],
+    *,
+    unit: str = "step",
+    log: bool | None = None,
+    from_zero: bool = False,
+    tall: bool = False,
 ) -> str:
-    """A figure of lines over steps; empty text where no line has a point."""
+    """A figure of lines over steps, or another ``unit``; empty text where no line has a point."""
     lines = [line for line in lines if any(math.isfinite(y) for _, y in line.points)]
     if not lines:
         return ""
@@ -89,24 +97,26 @@ def chart(
     up = scale_of((y for line in lines for _, y in line.points), log=log, from_zero=from_zero)
     drawn = "".join(_draw(line, across, up) for line in lines)
     grid = "".join(f'<path class="grid" d="M0 {_y(tick, up)}H{WIDE}"/>' for tick in up.ticks())
-    data = json.dumps([{"name": line.name, "colour": line.colour, "points": _rounded(line.points)} for line in lines])
-    legend = "".join(f'<span class="key {line.colour}">{html.escape(line.name)}</span>' for line in lines)
+    data = json.dumps(
+        [{"name": plain(line.name), "colour": line.colour, "points": _rounded(line.points)} for line in lines]
+    )
+    legend = "".join(f'<span class="key {line.colour}">{in_html(line.name)}</span>' for line in lines)
     return (
-        f'<figure class="chart{" tall" if tall else ""}"><figcaption>{html.escape(title)}'
+        f'<figure class="chart{" tall" if tall else ""}"><figcaption>{in_html(title)}'
         f"{f'<span class=legend>{legend}</span>' if len(lines) > 1 else ''}</figcaption>"
-        f'<div class="plane" data-across="{across.low} {across.high}" data-lines="{html.escape(data, quote=True)}">'
+        f'<div class="plane" data-across="{across.low} {across.high}" data-unit="{html.escape(unit)}" data-lines="{html.escape(data, quote=True)}">'
         f"{_labels(up, 'up')}"
-        f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" aria-label="{html.escape(title)}">'
-        f"{grid}{drawn}</svg>{_labels(across, 'across')}<output></output></div></figure>"
+        f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" aria-label="{html.escape(plain(title))}">'
+        f"{grid}{drawn}</svg>{_labels(across, 'across', unit)}<output></output></div></figure>"
     )
 
 
-def _labels(scale: Scale, axis: Literal["up", "across"]) -> str:
+def _labels(scale: Scale, axis: Literal["up", "across"], unit: str = "") -> str:
     side = "bottom" if axis == "up" else "left"
     marks = "".join(
         f'<span style="{side}:{100 * scale.share(tick):.2f}%">{number(tick)}</span>' for tick in scale.ticks()
     )
-    return f'<div class="{axis}" aria-hidden="true">{marks}</div>'
+    return f'<div class="{axis}" data-unit="{html.escape(unit)}" aria-hidden="true">{marks}</div>'
 
 
 def _draw(line: Line, across: Scale, up: Scale) -> str:
@@ -155,7 +165,7 @@ def _rounded(points: Sequence[Point]) -> list[tuple[float, float]]:
     return [(x, float(f"{y:.5g}")) for x, y in kept if math.isfinite(y)]
 
 
-def heat(title: str, columns: Sequence[float], rows: Mapping[str, Sequence[float]]) -> str:
+def heat(title: str | Said, columns: Sequence[float], rows: Mapping[str, Sequence[float]]) -> str:
     """A field of values, a row for each name and a column for each step; the stronger the colour, the larger."""
     values = [value for row in rows.values() for value in row if math.isfinite(value) and value > 0]
     if not values:
@@ -177,9 +187,9 @@ def heat(title: str, columns: Sequence[float], rows: Mapping[str, Sequence[float
     ends = f"<span>step {number(columns[0])}</span><span>{number(columns[-1])}</span>"
     ramp = f'<span class="ramp"><i>{low:.2g}</i><b></b><i>{high:.2g}</i></span>'
     return (
-        f'<figure class="heat" style="--rows:{len(rows)}"><figcaption>{html.escape(title)}{ramp}</figcaption>'
+        f'<figure class="heat" style="--rows:{len(rows)}"><figcaption>{in_html(title)}{ramp}</figcaption>'
         f'<div class="field"><div class="names">{names}</div><svg viewBox="0 0 {WIDE} {HIGH}" '
-        f'preserveAspectRatio="none" role="img" aria-label="{html.escape(title)}">{"".join(cells)}</svg>'
+        f'preserveAspectRatio="none" role="img" aria-label="{html.escape(plain(title))}">{"".join(cells)}</svg>'
         f'<div class="ends">{ends}</div></div></figure>'
     )
 

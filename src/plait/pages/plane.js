@@ -11,7 +11,7 @@ for (const plane of document.querySelectorAll(".plane")) {
     const at = low + ((event.clientX - frame.left) / frame.width) * (high - low);
     const [step] = nearest(lines.flatMap((line) => line.points), at);
     const share = (step - low) / (high - low);
-    const rows = [document.createTextNode(`step ${step.toLocaleString("en")}`)];
+    const rows = [document.createTextNode(`${plane.dataset.unit} ${step.toLocaleString("en")}`)];
     for (const line of lines) {
       const row = Object.assign(document.createElement("div"), { className: `key ${line.colour}` });
       row.append(`${line.name} ${nearest(line.points, step)[1]}`);

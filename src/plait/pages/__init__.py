@@ -1,0 +1,10 @@
+"""Pages: what plait's HTML pages share: one skeleton, one style, figures, and words in two languages.
+
+A page is one file that needs nothing else; what is on it is for its own package to say.
+"""
+
+from plait.pages.charts import Line, chart, heat
+from plait.pages.page import page, part
+from plait.pages.words import LANGUAGES, Language, Said, Words, in_html
+
+__all__ = ["LANGUAGES", "Language", "Line", "Said", "Words", "chart", "heat", "in_html", "page", "part"]
