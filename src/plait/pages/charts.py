@@ -101,13 +101,14 @@ def chart(
         [{"name": plain(line.name), "colour": line.colour, "points": _rounded(line.points)} for line in lines]
     )
     legend = "".join(f'<span class="key {line.colour}">{in_html(line.name)}</span>' for line in lines)
+    across_words = f'data-across="{across.low} {across.high}" data-unit="{html.escape(unit)}"'
     return (
         f'<figure class="chart{" tall" if tall else ""}"><figcaption>{in_html(title)}'
         f"{f'<span class=legend>{legend}</span>' if len(lines) > 1 else ''}</figcaption>"
-        f'<div class="plane" data-across="{across.low} {across.high}" data-unit="{html.escape(unit)}" data-lines="{html.escape(data, quote=True)}">'
-        f"{_labels(up, 'up')}"
-        f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" aria-label="{html.escape(plain(title))}">'
-        f"{grid}{drawn}</svg>{_labels(across, 'across', unit)}<output></output></div></figure>"
+        f'<div class="plane" {across_words} data-lines="{html.escape(data, quote=True)}">{_labels(up, "up")}'
+        f'<svg viewBox="0 0 {WIDE} {HIGH}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{html.escape(plain(title))}">{grid}{drawn}</svg>'
+        f"{_labels(across, 'across', unit)}<output></output></div></figure>"
     )
 
 
