@@ -17,11 +17,10 @@ from torch import Tensor
 
 from plait.checkpoint import Checkpoint
 from plait.inspection.errors import InspectionError
+from plait.inspection.passes import onwards, read_out
 from plait.inspection.reading import Reading
 from plait.inspection.trace import Trace, trace
 from plait.model import Transformer, watching
-from plait.model.mask import in_a_row
-from plait.model.stack import row_lengths
 
 Kind = Literal["output", "attention_branch", "ffn_branch"]
 
@@ -148,8 +147,5 @@ def _restored(
 
 def _probability(model: Transformer, states: Tensor, first: int, token: int) -> Tensor:
     """Of the answer ``(b,)``, from the stream before layer ``first``."""
-    assert model.decoder is not None and model.head is not None and model.embedding.tokens is not None
-    places = in_a_row(0, states.shape[1], states.device)
-    hidden = model.decoder(states, places, places, row_lengths(places), first=first)
-    logits = model.head(hidden[:, -1:], model.embedding.tokens.weight, None)[:, 0]
+    logits = read_out(model, onwards(model, states, first)[:, -1])
     return logits.float().softmax(-1)[:, token]
