@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -47,6 +48,7 @@ def save(
     *,
     max_shard_bytes: int = 5 * 10**9,
     type: str | None = None,
+    beside: Mapping[str, bytes] = MappingProxyType({}),
 ) -> Path:
     """Write a checkpoint to ``folder``, whole or not at all; returns the folder.
 
@@ -64,6 +66,7 @@ def save(
         overwrite: replace the checkpoint that lies in ``folder``. Files that its own index does not name stay.
         max_shard_bytes: weights beyond this are spread over several files, with an index.
         type: of the matrices in a GGUF file, ``"F32"``, ``"F16"``, ``"BF16"`` or ``"Q8_0"``; ``None`` as they are.
+        beside: more files of the folder, by name.
 
     Raises ``CheckpointError`` for an existing folder, ``FamilyError`` where a dialect cannot say the architecture (it
     names the knob), and what the disk raises; the folder is then as it was.
@@ -72,6 +75,8 @@ def save(
     if max_shard_bytes < 1:
         raise CheckpointError(f"max_shard_bytes: {max_shard_bytes} holds nothing; give a positive number of bytes.")
     if dialect == GGUF:
+        if beside:
+            raise CheckpointError("beside: a GGUF file has no folder for other files.")
         return save_gguf(checkpoint, target, type, overwrite)
     if type is not None:
         raise CheckpointError(f"type: {type!r} is for dialect='gguf'; other dialects keep the types there are.")
@@ -84,7 +89,7 @@ def save(
         source = checkpoint.layout.source
         notice(f"{target}: weights that were {source.method} are written as {' and '.join(source.types)}.")
     with whole_folder(target, replaces=_own_files(target) if overwrite else ()) as new:
-        inner, beside = _sentence(checkpoint)
+        inner, modules = _sentence(checkpoint)
         place = new / inner
         place.mkdir(parents=True, exist_ok=True)
         write_shards(place, written.tensors(), written.metadata, max_shard_bytes)
@@ -94,7 +99,7 @@ def save(
             checkpoint.tokenizer.save(place)
         for name, value in texts.items():
             (place / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        for name, data in beside.items():
+        for name, data in {**modules, **beside}.items():
             inside(new, name).parent.mkdir(parents=True, exist_ok=True)
             inside(new, name).write_bytes(data)
     return target

@@ -255,11 +255,11 @@ def output(checkpoint: Checkpoint, seen: Trace, said: str | None, position: int)
     return number(checkpoint, said)
 
 
-def number(checkpoint: Checkpoint, said: str) -> int:
+def number(checkpoint: Checkpoint, said: str, option: str = "--token") -> int:
     """A token by its text, or its number."""
     if said.isdecimal():
         return int(said)
     ids = writer(checkpoint).encode(said, specials=False)
     if len(ids) != 1:
-        raise ValueError(f"--token: {said!r} is {len(ids)} tokens; give one, with the space before it if it has one.")
+        raise ValueError(f"{option}: {said!r} is {len(ids)} tokens; give one, with the space before it if it has one.")
     return ids[0]

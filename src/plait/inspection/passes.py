@@ -5,8 +5,12 @@ Legend: b rows, n places, w width, v vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import torch
 from torch import Tensor
+from torch.func import functional_call
 
 from plait.model import Transformer, watching
 from plait.model.mask import Places, place
@@ -22,11 +26,21 @@ def stream_before(model: Transformer, layer: int, tokens: Tensor, mask: Tensor |
     return seen[name]
 
 
-def onwards(model: Transformer, states: Tensor, layer: int, mask: Tensor | None = None) -> Tensor:
-    """The last hidden states ``(b, n, w)``, from those that ``layer`` reads."""
+def onwards(
+    model: Transformer,
+    states: Tensor,
+    layer: int,
+    mask: Tensor | None = None,
+    *,
+    weights: Mapping[str, Tensor] = MappingProxyType({}),
+) -> Tensor:
+    """The last hidden states ``(b, n, w)``, from those that ``layer`` reads; with some other ``weights`` by name."""
     assert model.decoder is not None, "a decoder's pass"
     places: Places = place(mask, None, states.shape[1], states.device)
-    return model.decoder(states, places, places, row_lengths(places), first=layer)
+    given = {name.removeprefix("decoder."): value for name, value in weights.items()}
+    return functional_call(
+        model.decoder, given, (states, places, places, row_lengths(places)), {"first": layer}, tie_weights=False
+    )
 
 
 def read_out(model: Transformer, hidden: Tensor) -> Tensor:

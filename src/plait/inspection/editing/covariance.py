@@ -19,7 +19,7 @@ from torch import Tensor
 
 from plait.checkpoint import Checkpoint
 from plait.checkpoint.replacing import whole_file
-from plait.data.progress import watched
+from plait.data.progress import counted
 from plait.data.store import cache_folder, tokenised
 from plait.inspection.editing.facts import tokenizer_of
 from plait.inspection.editing.places import Place
@@ -46,7 +46,7 @@ class Covariance:
             )
 
     def solve(self, keys: Tensor) -> Tensor:
-        """C^-1 of columns: ``(m, k)`` -> the same, float64; with a little on the diagonal, for neurons that never fired.
+        """C^-1 of columns, ``(m, k)`` -> the same, float64; a little is on its diagonal, for neurons that never fired.
 
         Raises ``InspectionError`` where fewer tokens were read than there are neurons.
         """
@@ -55,7 +55,7 @@ class Covariance:
                 f"covariance: {self.count:,} tokens do not spread over {len(self.matrix):,} neurons, so the matrix "
                 "has no inverse; give a longer corpus."
             )
-        return torch.linalg.solve(self.ridged, keys.double())
+        return torch.linalg.solve(self.ridged.to(keys.device), keys.double())
 
     @property
     def ridged(self) -> Tensor:
@@ -114,7 +114,7 @@ def covariance(
         return found
     model, matrix = checkpoint.model.eval(), None
     device = next(model.parameters()).device
-    with watched(f"covariance of layer {place.layer}", count) as advance, torch.no_grad():
+    with counted(f"covariance of layer {place.layer}", count) as advance, torch.no_grad():
         for start in range(0, count, ROWS * length):
             ids = torch.from_numpy(text.read(start, min(start + ROWS * length, count))).to(device)
             with watching(model, place.key, stop_after=place.key) as seen:

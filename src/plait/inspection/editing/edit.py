@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from plait.checkpoint import Checkpoint
+from plait.data.progress import counted
 from plait.inspection.editing.covariance import covariance
 from plait.inspection.editing.facts import Fact, tokenizer_of
 from plait.inspection.editing.finetune import fine_tune
@@ -33,7 +34,6 @@ def edit(
     tokens: int = 100_000,
     seed: int = 0,
     cache: Path | None = None,
-    done: Callable[[], object] = lambda: None,
 ) -> Edit:
     """The checkpoint with some facts changed; the one given stays as it is.
 
@@ -44,7 +44,6 @@ def edit(
         corpus: text over which the keys of a layer are spread, for ``rome`` and ``memit``; ``tokens`` of it are read.
         seed: of the beginnings that the model writes before the prompts.
         cache: where statistics are kept, instead of the user's cache.
-        done: is called after each fact.
 
     Raises ``InspectionError`` for models that are no decoder's, layers that there are not, and a method without its
     corpus.
@@ -66,11 +65,12 @@ def edit(
         spreads = [covariance(checkpoint, one, corpus, tokens=tokens, cache=cache) for one in places]
         before = beginnings(checkpoint, seed=seed)
         if method == "memit":
-            new = edited(checkpoint, memit(checkpoint, facts, places, spreads, before, done=done))
+            new = edited(checkpoint, memit(checkpoint, facts, places, spreads, before))
         else:
-            for fact in facts:
-                new = edited(new, rome(new, fact, places[0], spreads[0], before))
-                done()
+            with counted("facts", len(facts)) as advance:
+                for fact in facts:
+                    new = edited(new, rome(new, fact, places[0], spreads[0], before))
+                    advance(1)
     kept = {one.parameter: one.weight(checkpoint.model).detach().clone() for one in places}
     return Edit(checkpoint=new, before=kept, said=described(method, facts, sorted(chosen)))
 

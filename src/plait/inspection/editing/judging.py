@@ -16,7 +16,6 @@ import torch
 
 from plait.checkpoint import Checkpoint
 from plait.generation import generate
-from plait.generation.padding import padded
 from plait.inspection.editing.facts import Fact, following, tokenizer_of
 from plait.inspection.editing.prompts import following_ids
 
@@ -68,13 +67,20 @@ def judge(checkpoint: Checkpoint, before: Checkpoint, facts: Sequence[Fact]) -> 
 
 def says(checkpoint: Checkpoint, text: str, target: str) -> bool:
     """Whether each token of the target is the likeliest behind the text and those before it."""
+    return answer(checkpoint, text, target)[1]
+
+
+@torch.no_grad()
+def answer(checkpoint: Checkpoint, text: str, target: str) -> tuple[float, bool]:
+    """The target's probability behind a text, and whether it is what the model says."""
     tokenizer = tokenizer_of(checkpoint)
     ids = [*tokenizer.prefix, *tokenizer.encode(text, specials=False)]
-    more = following_ids(checkpoint, text, following(text, target))
+    more = torch.tensor(following_ids(checkpoint, text, following(text, target)))
     device = next(checkpoint.model.parameters()).device
-    tokens, mask = padded([[*ids, *more]], device, side="right")
-    best = checkpoint.model.eval()(tokens, mask=mask)[0].argmax(-1).tolist()
-    return best[len(ids) - 1 : len(ids) - 1 + len(more)] == more
+    tokens = torch.tensor([[*ids, *more.tolist()]], device=device)
+    logits = checkpoint.model.eval()(tokens)[0, len(ids) - 1 : -1].float().cpu()
+    nll = torch.nn.functional.cross_entropy(logits, more, reduction="sum")
+    return float((-nll).exp()), bool((logits.argmax(-1) == more).all())
 
 
 def greedy(checkpoint: Checkpoint, text: str) -> int:

@@ -5,12 +5,13 @@ Legend: m neurons, w width, f facts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from plait.checkpoint import Checkpoint
+from plait.data.progress import counted
 from plait.inspection.editing.covariance import Covariance
 from plait.inspection.editing.facts import Fact
 from plait.inspection.editing.places import Place, blocks_of, edited
@@ -30,14 +31,12 @@ def memit(
     *,
     weight: float = 15_000.0,
     descent: Descent = USUAL,
-    done: Callable[[], object] = lambda: None,
 ) -> dict[str, Tensor]:
     """The new weights by name.
 
     Args:
         places: the layers, ascending; ``spreads`` is the covariance of each.
         weight: how much what the layers did before counts beside the new facts, ``lambda``.
-        done: is called after each fact's value was found.
 
     Raises ``InspectionError`` for several layers of a model with a norm behind each network.
     """
@@ -48,9 +47,10 @@ def memit(
             "an addition do not add up; give one layer."
         )
     deltas: list[Tensor] = []
-    for fact in facts:
-        deltas.append(wanted(checkpoint, fact, last, before, descent).delta)
-        done()
+    with counted("facts", len(facts)) as advance:
+        for fact in facts:
+            deltas.append(wanted(checkpoint, fact, last, before, descent).delta)
+            advance(1)
     goals = [
         stream(checkpoint, fact, last) + slots.residual_scale * delta for fact, delta in zip(facts, deltas, strict=True)
     ]
@@ -62,7 +62,7 @@ def memit(
         if len(places) > 1:
             left = [goal - stream(now, fact, last) for fact, goal in zip(facts, goals, strict=True)]
             rest = torch.stack(left, 1) / slots.residual_scale  # w f
-        matrix = weight * spread.ridged + keys @ keys.t()
+        matrix = weight * spread.ridged.to(keys.device) + keys @ keys.t()
         change = torch.linalg.solve(matrix, keys).t()  # f m
         own = place.weight(now.model)
         new[place.parameter] = (own.double() + rest.double() / (len(places) - number) @ change).to(own.dtype)

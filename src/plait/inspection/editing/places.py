@@ -53,7 +53,8 @@ def place(model: Transformer, layer: int) -> Place:
                 f"{path}: what the shared expert counts changes from token to token; choose another layer."
             )
         path = f"{path}.shared"
-    if len(blocks[layer].turns) > 1:
+    assert model.decoder is not None
+    if model.decoder.tower.schedule.count(layer) > 1:
         raise InspectionError(f"{path}: its weights are those of several layers; a change there is one of all of them.")
     return Place(layer=layer, parameter=f"{path}.down.weight", key=f"{path}.activation")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from plait.checkpoint import Checkpoint
 from plait.generation import generate
@@ -61,6 +62,21 @@ def rows_of(checkpoint: Checkpoint, fact: Fact, before: Sequence[str], *, target
     for row, (ids, start) in enumerate(zip(rows, starts, strict=True)):
         targets[row, start - 1 : len(ids) - 1] = tokens[row, start : len(ids)]
     return Rows(tokens=tokens, mask=mask, subjects=torch.tensor(subjects, device=device), targets=targets)
+
+
+def together(several: Sequence[Rows]) -> Rows:
+    """All rows in one batch, padded to the longest."""
+    n = max(rows.tokens.shape[1] for rows in several)
+
+    def join(name: str, fill: int) -> Tensor:
+        return torch.cat([F.pad(getattr(rows, name), (0, n - rows.tokens.shape[1]), value=fill) for rows in several])
+
+    return Rows(
+        tokens=join("tokens", 0),  # padding is masked, so any token will do
+        mask=join("mask", 0),
+        subjects=torch.cat([rows.subjects for rows in several]),
+        targets=join("targets", -100),
+    )
 
 
 def answer_ids(checkpoint: Checkpoint, fact: Fact) -> list[int]:

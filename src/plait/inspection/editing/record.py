@@ -15,7 +15,6 @@ from typing import Any
 from torch import Tensor
 
 from plait.checkpoint import Checkpoint, save
-from plait.checkpoint.replacing import whole_file
 from plait.inspection.editing.facts import Fact
 from plait.inspection.editing.places import edited
 from plait.inspection.errors import InspectionError
@@ -37,15 +36,15 @@ class Edit:
         return edited(self.checkpoint, self.before)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
-        """An ordinary checkpoint, and the record beside it."""
-        from safetensors.torch import save_file
+        """An ordinary checkpoint with the record beside it, whole or not at all."""
+        from safetensors.torch import save as packed
 
-        save(self.checkpoint, folder, overwrite=overwrite)
-        with whole_file(folder / WEIGHTS) as new:
-            save_file({name: value.contiguous() for name, value in self.before.items()}, new)
-        with whole_file(folder / WORDS) as new:
-            words = {**self.said, "after": self.checkpoint.weights().identity()}
-            new.write_text(json.dumps(words, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        words = {**self.said, "after": self.checkpoint.weights().identity()}
+        record = {
+            WORDS: (json.dumps(words, indent=2, ensure_ascii=False) + "\n").encode(),
+            WEIGHTS: packed({name: value.cpu().contiguous() for name, value in self.before.items()}),
+        }
+        save(self.checkpoint, folder, overwrite=overwrite, beside=record)
 
 
 def described(method: str, facts: list[Fact], layers: list[int], **more: Any) -> dict[str, Any]:

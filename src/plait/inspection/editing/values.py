@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from plait.checkpoint import Checkpoint
 from plait.inspection.editing.facts import Fact
 from plait.inspection.editing.places import added, blocks_of
-from plait.inspection.editing.prompts import ESSENCE, Rows, rows_of
+from plait.inspection.editing.prompts import ESSENCE, Rows, rows_of, together
 from plait.inspection.passes import onwards, read_out, stream_before
 
 
@@ -53,7 +53,7 @@ def wanted(checkpoint: Checkpoint, fact: Fact, layer: int, before: list[str], de
     model = checkpoint.model.eval()
     asked = rows_of(checkpoint, fact, before)
     essence = rows_of(checkpoint, Fact(subject=fact.subject, prompt=ESSENCE, target=fact.target), [""], target=False)
-    rows = together(asked, essence, 0 if checkpoint.tokenizer is None else checkpoint.tokenizer.pad or 0)
+    rows = together([asked, essence])
     number = torch.arange(len(rows.tokens), device=rows.tokens.device)
     states = stream_before(model, layer, rows.tokens, rows.mask)  # nothing below the layer changes
     row, place = (rows.targets[:-1] != -100).nonzero(as_tuple=True)  # t, in order of rows
@@ -101,20 +101,3 @@ def given(checkpoint: Checkpoint, layer: int, rows: Rows) -> Tensor:
     finally:
         handle.remove()
     return found[0].float()
-
-
-def together(first: Rows, second: Rows, pad: int) -> Rows:
-    """Rows of two kinds in one batch."""
-    n = max(first.tokens.shape[1], second.tokens.shape[1])
-
-    def join(name: str, fill: int) -> Tensor:
-        return torch.cat(
-            [F.pad(getattr(rows, name), (0, n - rows.tokens.shape[1]), value=fill) for rows in (first, second)]
-        )
-
-    return Rows(
-        tokens=join("tokens", pad),
-        mask=join("mask", 0),
-        subjects=torch.cat((first.subjects, second.subjects)),
-        targets=join("targets", -100),
-    )
