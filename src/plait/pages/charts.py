@@ -166,8 +166,11 @@ def _rounded(points: Sequence[Point]) -> list[tuple[float, float]]:
     return [(x, float(f"{y:.5g}")) for x, y in kept if math.isfinite(y)]
 
 
-def heat(title: str | Said, columns: Sequence[float], rows: Mapping[str, Sequence[float]]) -> str:
-    """A field of values, a row for each name and a column for each step; the stronger the colour, the larger."""
+def heat(
+    title: str | Said, columns: Sequence[float], rows: Mapping[str, Sequence[float]], *, unit: str = "step"
+) -> str:
+    """A field of values, a row for each name and a column for each step, or another ``unit``; the stronger the colour,
+    the larger."""
     values = [value for row in rows.values() for value in row if math.isfinite(value) and value > 0]
     if not values:
         return ""
@@ -182,10 +185,10 @@ def heat(title: str | Said, columns: Sequence[float], rows: Mapping[str, Sequenc
                 cells.append(
                     f'<rect x="{j * wide:.1f}" y="{i * high_units:.1f}" width="{wide + 0.2:.1f}" '
                     f'height="{high_units + 0.2:.1f}" opacity="{strength:.2f}">'
-                    f"<title>{html.escape(name)}, step {number(columns[j])}: {value:.4g}</title></rect>"
+                    f"<title>{html.escape(name)}, {unit} {number(columns[j])}: {value:.4g}</title></rect>"
                 )
     names = "".join(f"<span>{html.escape(name)}</span>" for name in rows)
-    ends = f"<span>step {number(columns[0])}</span><span>{number(columns[-1])}</span>"
+    ends = f"<span>{unit} {number(columns[0])}</span><span>{number(columns[-1])}</span>"
     ramp = f'<span class="ramp"><i>{low:.2g}</i><b></b><i>{high:.2g}</i></span>'
     return (
         f'<figure class="heat" style="--rows:{len(rows)}"><figcaption>{in_html(title)}{ramp}</figcaption>'
