@@ -1,11 +1,35 @@
-"""Tiny checkpoints of any architecture, to look into."""
+"""Tiny checkpoints of any architecture, to look into and to edit."""
 
 from __future__ import annotations
 
+import torch
+
 from plait.architecture import Architecture
-from plait.checkpoint import Checkpoint
+from plait.checkpoint import Checkpoint, DecodeRules
 from plait.inspection import Reading, Trace, trace
+from plait.text import train_tokenizer
 from tests.models import random_model, random_tokens
+
+TEXT = "the dog of anna is old. the cat of ben is new. dora says that the sun is far, and the moon is near."
+SHAPES = {
+    "gpt2": {"position": "learned", "max_length": 64},
+    "llama": {
+        "position": "rope",
+        "norm": "rmsnorm",
+        "gated": True,
+        "activation": "silu",
+        "ffn_bias": False,
+        "tied": True,
+    },
+    "gemma2": {
+        "position": "rope",
+        "norm": "rmsnorm",
+        "norm_placement": "sandwich",
+        "gated": True,
+        "residual_scale": 0.7,
+    },
+    "parallel": {"position": "rope", "parallel": "shared"},
+}
 
 
 def made(architecture: Architecture) -> Checkpoint:
@@ -28,3 +52,12 @@ def reading(architecture: Architecture, n: int = 7, m: int = 5) -> Reading:
 def traced(architecture: Architecture) -> Trace:
     """Everything of one pass."""
     return trace(made(architecture), reading(architecture))
+
+
+def speaking(name: str = "gpt2", **more) -> Checkpoint:
+    """A decoder with a tokenizer of bytes."""
+    tokenizer = train_tokenizer([TEXT, "é中"], kind="bytes")
+    shape = {"d_model": 24, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3, **SHAPES[name], **more}
+    architecture = Architecture(vocab_size=len(tokenizer), **shape)
+    model = random_model(architecture, dtype=torch.float32)
+    return Checkpoint(architecture=architecture, model=model, tokenizer=tokenizer, rules=DecodeRules(bos=tokenizer.bos))

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import plait
-from plait.architecture import Architecture, Experts
-from plait.checkpoint import Checkpoint, DecodeRules
+from plait.architecture import Experts
+from plait.checkpoint import Checkpoint
 from plait.inspection import InspectionError
 from plait.inspection.editing import Edit, Fact, edit, judge, promote, read_facts, undo
 from plait.inspection.editing.covariance import Covariance, covariance, key_of
@@ -22,30 +22,9 @@ from plait.inspection.editing.prompts import rows_of
 from plait.inspection.editing.rome import key, rome
 from plait.inspection.editing.values import Descent, wanted
 from plait.inspection.reading import token_at
-from plait.text import train_tokenizer
-from tests.models import random_model
+from tests.inspection.making import SHAPES, TEXT, speaking
 
-TEXT = "the dog of anna is old. the cat of ben is new. dora says that the sun is far, and the moon is near."
 DESCENT = Descent(steps=60, lr=0.3, decay=0.0, largest=50.0)
-SHAPES = {
-    "gpt2": {"position": "learned", "max_length": 64},
-    "llama": {
-        "position": "rope",
-        "norm": "rmsnorm",
-        "gated": True,
-        "activation": "silu",
-        "ffn_bias": False,
-        "tied": True,
-    },
-    "gemma2": {
-        "position": "rope",
-        "norm": "rmsnorm",
-        "norm_placement": "sandwich",
-        "gated": True,
-        "residual_scale": 0.7,
-    },
-    "parallel": {"position": "rope", "parallel": "shared"},
-}
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +34,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def checkpoint(name: str = "gpt2", **more) -> Checkpoint:
-    tokenizer = train_tokenizer([TEXT, "é中"], kind="bytes")
-    shape = {"d_model": 24, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3, **SHAPES[name], **more}
-    architecture = Architecture(vocab_size=len(tokenizer), **shape)
-    model = random_model(architecture, dtype=torch.float32)
-    return Checkpoint(architecture=architecture, model=model, tokenizer=tokenizer, rules=DecodeRules(bos=tokenizer.bos))
-
-
 FACT = Fact(subject="anna", prompt="the dog of {} is ", target="r", elsewhere=("the cat of ben is",))
 OTHER = Fact(subject="ben", prompt="the cat of {} is ", target="x")
 
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_rome_gives_the_key_the_value_that_was_wanted(name: str, corpus: Path, tmp_path: Path) -> None:
-    before = checkpoint(name)
+    before = speaking(name)
     where = place(before.model, 1)
     spread = covariance(before, where, str(corpus), cache=tmp_path)
     found = wanted(before, FACT, 1, [""], DESCENT)
@@ -89,7 +60,7 @@ def test_rome_gives_the_key_the_value_that_was_wanted(name: str, corpus: Path, t
 
 
 def test_memit_of_one_layer_is_least_squares(corpus: Path, tmp_path: Path) -> None:
-    before = checkpoint("gemma2")
+    before = speaking("gemma2")
     where = place(before.model, 1)
     spread = covariance(before, where, str(corpus), cache=tmp_path)
     new = memit(before, [FACT, OTHER], [where], [spread], [""], weight=1e-6, descent=DESCENT)
@@ -100,7 +71,7 @@ def test_memit_of_one_layer_is_least_squares(corpus: Path, tmp_path: Path) -> No
 
 
 def test_memit_over_layers_says_all(corpus: Path, tmp_path: Path) -> None:
-    before = checkpoint("llama")
+    before = speaking("llama")
     places = [place(before.model, layer) for layer in (0, 1)]
     spreads = [covariance(before, where, str(corpus), cache=tmp_path) for where in places]
     new = memit(before, [FACT, OTHER], places, spreads, [""], weight=1e-6, descent=DESCENT)
@@ -109,7 +80,7 @@ def test_memit_over_layers_says_all(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_fine_tuning_moves_no_weight_further_than_it_may() -> None:
-    before = checkpoint()
+    before = speaking()
     where = place(before.model, 2)
     new = fine_tune(before, [FACT], where, Bounds(steps=8, lr=1e-2, most=3e-2))
     change = new[where.parameter] - where.weight(before.model)
@@ -125,7 +96,7 @@ def test_fine_tuning_moves_no_weight_further_than_it_may() -> None:
 
 
 def test_ed1_the_edited_is_another_and_undo_is_to_the_bit(corpus: Path, tmp_path: Path) -> None:
-    before = checkpoint()
+    before = speaking()
     kept = {name: value.clone() for name, value in before.model.state_dict().items()}
     made = edit(before, FACT, corpus=str(corpus), cache=tmp_path / "cache", layers=[1])
     changed = [n for n, value in made.checkpoint.model.state_dict().items() if not torch.equal(value, kept[n])]
@@ -147,7 +118,7 @@ def saved(made: Edit, folder: Path) -> Checkpoint:
 def test_ed3_covariance_is_of_these_weights_this_layer_and_this_text(corpus: Path, tmp_path: Path) -> None:
     from plait.inspection import trace
 
-    one = checkpoint()
+    one = speaking()
     where = place(one.model, 1)
     found = covariance(one, where, str(corpus), tokens=600, length=50, cache=tmp_path)
     tokenizer = one.tokenizer
@@ -160,7 +131,7 @@ def test_ed3_covariance_is_of_these_weights_this_layer_and_this_text(corpus: Pat
     assert torch.allclose(found.matrix @ found.solve(k), k, atol=1e-6)
     again = covariance(one, where, str(corpus), tokens=600, length=50, cache=tmp_path)
     assert torch.equal(again.matrix, found.matrix) and len(list(tmp_path.iterdir())) == 1
-    others = [key_of(checkpoint("gpt2", d_ff=21), where, "a", 50), key_of(one, place(one.model, 2), "a", 50)]
+    others = [key_of(speaking("gpt2", d_ff=21), where, "a", 50), key_of(one, place(one.model, 2), "a", 50)]
     assert len({key_of(one, where, "a", 50), key_of(one, where, "b", 50), key_of(one, where, "a", 60), *others}) == 5
     with pytest.raises(InspectionError, match="it is of other weights, another layer or another text"):
         found.check(others[0])
@@ -177,7 +148,7 @@ def test_ed3_covariance_is_of_these_weights_this_layer_and_this_text(corpus: Pat
 
 
 def test_ed5_padding_is_no_part_of_an_answer() -> None:
-    one = checkpoint()
+    one = speaking()
     assert one.tokenizer is not None
     long = Fact(subject="anna", prompt="the dog of {} is", target="red")
     rows = rows_of(one, long, ["", "and so it is that "])
@@ -202,7 +173,7 @@ def test_ed5_padding_is_no_part_of_an_answer() -> None:
     ],
 )
 def test_ed6_the_subject_ends_at_its_last_token(prompt: str, subject: str) -> None:
-    one, fact = checkpoint(), Fact(subject=subject, prompt=prompt, target="x")
+    one, fact = speaking(), Fact(subject=subject, prompt=prompt, target="x")
     tokenizer = one.tokenizer
     assert tokenizer is not None
     ids = [*tokenizer.prefix, *tokenizer.encode(fact.text, specials=False)]
@@ -238,7 +209,7 @@ def test_facts_are_read_or_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_judgements_by_hand(corpus: Path, tmp_path: Path) -> None:
-    before = checkpoint()
+    before = speaking()
     made = edit(before, FACT, corpus=str(corpus), cache=tmp_path, layers=[1])
     (found,) = judge(made.checkpoint, before, [FACT])
     assert found.efficacy == float(says(made.checkpoint, FACT.text, "red")) and found.locality in (0.0, 1.0)
@@ -249,7 +220,7 @@ def test_judgements_by_hand(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_a_neuron_is_turned_to_a_token() -> None:
-    before = checkpoint("llama")
+    before = speaking("llama")
     made = promote(before, 2, 7, 65, strength=40.0)
     change = made.checkpoint.model.get_parameter("decoder.layers.2.ffn.down.weight") - before.model.get_parameter(
         "decoder.layers.2.ffn.down.weight"
@@ -262,7 +233,7 @@ def test_a_neuron_is_turned_to_a_token() -> None:
 
 
 def test_what_cannot_be_edited_is_refused(corpus: Path) -> None:
-    one = checkpoint()
+    one = speaking()
     with pytest.raises(InspectionError, match="corpus: rome must know how keys are spread"):
         edit(one, FACT)
     with pytest.raises(InspectionError, match="layers: rome changes one"):
@@ -270,7 +241,7 @@ def test_what_cannot_be_edited_is_refused(corpus: Path) -> None:
     with pytest.raises(InspectionError, match="layer: 3, and there are layers 0 to 2"):
         edit(one, FACT, layers=[3], corpus=str(corpus))
     with pytest.raises(InspectionError, match="each token takes other experts"):
-        edit(checkpoint(experts=Experts(n_experts=4, per_token=2, d_expert=6)), FACT, layers=[1], corpus=str(corpus))
+        edit(speaking(experts=Experts(n_experts=4, per_token=2, d_expert=6)), FACT, layers=[1], corpus=str(corpus))
     for name in ("subject", "target"):
         with pytest.raises(InspectionError, match=f"{name}: it is empty"):
             Fact(**{"subject": "a", "prompt": "{}", "target": "b", name: " "})

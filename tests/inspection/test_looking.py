@@ -13,6 +13,7 @@ from plait.inspection import (
     gradients,
     heads,
     induction,
+    lens,
     log_probability,
     logit_difference,
     patch,
@@ -23,7 +24,7 @@ from plait.inspection.causal import causal_trace
 from plait.inspection.names import ALIASES, site_of
 from plait.model import site_names, watching
 from tests.inspection.making import made, reading
-from tests.models import far, random_tokens
+from tests.models import far, random_model, random_tokens
 
 DECODER = Architecture(vocab_size=32, d_model=16, n_heads=4, d_ff=20, n_decoder_layers=2, position="rope")
 BOTH = Architecture(vocab_size=32, d_model=16, n_heads=4, d_ff=20, n_encoder_layers=2, n_decoder_layers=2)
@@ -55,6 +56,19 @@ def test_induction_counts_what_stands_behind_the_same_token() -> None:
     share = (pattern[3, 1] + pattern[4, 2] + pattern[5, 1] + pattern[5, 4]) / 3
     assert next(iter(heads(seen))).induction == pytest.approx(float(share))
     assert all(line.induction is not None for line in induction(made(DECODER), length=5))
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+def test_in1_the_lens_is_the_model_of_the_first_layers(norm: str) -> None:
+    architecture = DECODER.replace(norm=norm, n_decoder_layers=3)
+    checkpoint, read = made(architecture), reading(architecture)
+    weights = checkpoint.model.state_dict()
+    first, *rows = lens(trace(checkpoint, read))
+    assert len(rows) == 3 and first[0] == "embedding.output"
+    for layers, (_, said) in enumerate(rows, 1):
+        shorter = random_model(architecture.replace(n_decoder_layers=layers))
+        shorter.load_state_dict({name: weights[name] for name in shorter.state_dict()})
+        assert far(said, shorter(read.tokens)[0]) < 1e-12
 
 
 def test_in4_padding_and_causality_are_in_the_pattern() -> None:
