@@ -30,6 +30,16 @@ def test_every_kind_prints_rows(kind: str, model: Path, capsys: Capture) -> None
     assert len(rows) > 1 and len(printed) == len(rows) + 2
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_makes_a_page(kind: str, model: Path, tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "page.html"
+    assert main(["inspect", kind, str(model), TEXT, *MORE.get(kind, ()), "--out", str(page)]) == 0
+    assert str(page) in capsys.readouterr().err
+    written = page.read_text(encoding="utf-8")
+    assert written.startswith("<!doctype html>") and "http" not in written and "<table" in written
+    assert ("shades" in written.partition("</style>")[2]) == (kind in ("attention", "lens", "patching", "tracing"))
+
+
 def test_the_lens_is_the_librarys(model: Path, capsys: Capture) -> None:
     rows = json.loads(output(capsys, "inspect", "lens", model, TEXT, "--token", "x", "--format", "json"))
     seen = trace(plait.load(model), TEXT)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from plait.cli.models import Loading, check_text
-from plait.cli.printing import Format, as_json, table
+from plait.cli.printing import Format, as_json, table, write_page
 
 if TYPE_CHECKING:
     from plait.checkpoint import Checkpoint
@@ -62,6 +63,7 @@ def inspect(
     /,
     *,
     asked: Annotated[Asked, Parameter(name="*")] = Asked(),
+    out: Path | None = None,
     format: Format = "text",
     loading: Annotated[Loading, Parameter(name="*")] = Loading(),
 ) -> None:
@@ -78,10 +80,17 @@ def inspect(
         A folder, a .gguf file, a hub name, or package:NAME.
     text
         What it reads; of an encoder-decoder the source.
+    out
+        An HTML file to write, with the table and, of some kinds, figures; it opens without a network.
     """
     check_text(model)
     checkpoint = loading.open(model)
     rows = list(KINDS[kind](checkpoint, text, asked))
+    if out is not None:
+        from plait.studio.inspected import figures_of, inspected
+
+        figures = figures_of(kind, checkpoint, text, rows, asked.target)
+        write_page(out, inspected(kind, model, text, rows, figures))
     if format == "json":
         as_json(rows)
     else:

@@ -83,6 +83,16 @@ def working(what: str) -> Iterator[None]:
         yield
 
 
+def write_page(path: Path, page: str) -> None:
+    """Put an HTML page in its place, whole, and say where it is."""
+    from plait.checkpoint.replacing import whole_file
+
+    path = path.expanduser()
+    with whole_file(path) as new:
+        new.write_text(page, encoding="utf-8")
+    notice(f"{path}: open it in a browser.")
+
+
 @contextmanager
 def reading(files: Sequence[Path]) -> Iterator[tuple[Iterable[str], bool]]:
     """The lines of files, and whether a terminal watches: there a bar shows what is read, and how long is left."""

@@ -5,6 +5,7 @@ A page is one file that needs nothing else; what is on it is for its own package
 
 from plait.pages.charts import Line, chart, heat
 from plait.pages.page import page, part
+from plait.pages.shades import shades
 from plait.pages.words import LANGUAGES, Language, Said, Words, in_html
 
-__all__ = ["LANGUAGES", "Language", "Line", "Said", "Words", "chart", "heat", "in_html", "page", "part"]
+__all__ = ["LANGUAGES", "Language", "Line", "Said", "Words", "chart", "heat", "in_html", "page", "part", "shades"]

@@ -1,0 +1,1 @@
+"""Studio: web pages made of what inspection found."""
