@@ -80,7 +80,7 @@ def test_make_targets_exist(block: Block):
             subprocess.run(["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, check=True)
 
 
-LIGHT = [(b, c) for b in SHELL for c in commands(b) if "plait " in c and not REAL.search(c)]
+LIGHT = list({c: (b, c) for b in SHELL for c in commands(b) if "plait " in c and not REAL.search(c)}.values())
 
 
 @pytest.mark.parametrize(
