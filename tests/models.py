@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 from torch import Tensor
 
+import plait
 from plait.architecture import Architecture
 from plait.model import Transformer
 
@@ -49,3 +51,26 @@ def far(a: Tensor, b: Tensor) -> float:
     assert a.shape == b.shape
     a, b = a.detach(), b.detach()
     return float((a - b).abs().max() / b.abs().max().clamp(min=1)) if a.numel() else 0.0
+
+
+def tiny(preset: str) -> Architecture:
+    """A preset with every choice kept and every size small."""
+    a = plait.preset(preset)
+    layers = max(2, len(a.layer_types))
+    rope = None if a.rope is None else dataclasses.replace(a.rope, dim=None if a.rope.dim is None else 2)
+    experts = a.experts and dataclasses.replace(
+        a.experts, n_experts=8, per_token=2, d_expert=12, d_shared=a.experts.d_shared and 16
+    )
+    return a.replace(
+        vocab_size=32,
+        d_model=24,
+        n_heads=6,
+        n_kv_heads=6 if a.n_kv_heads == a.n_heads else 3,
+        d_head=4,
+        d_ff=20,
+        n_encoder_layers=layers if a.n_encoder_layers else 0,
+        n_decoder_layers=layers if a.n_decoder_layers else 0,
+        max_length=None if a.max_length is None else 40,
+        rope=rope,
+        experts=experts,
+    )

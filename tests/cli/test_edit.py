@@ -13,7 +13,7 @@ from plait.cli.commands import main
 from tests.cli.test_generate import Capture, output
 from tests.inspection.making import TEXT, speaking
 
-FACT = ("--subject", "anna", "--prompt", "the dog of {} is ", "--target", "r")
+FACT = ("--subject", "anna", "--prompt", "the dog of {}", "--target", "is")
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_a_fact_is_written_and_taken_back(model: Path, corpus: Path, tmp_path: P
     out, back = tmp_path / "out", tmp_path / "back"
     said = json.loads(output(capsys, "edit", model, *FACT, "--corpus", corpus, "--out", out, "--format", "json"))
     (row,) = said["rows"]
-    assert row["target"] == "r" and row["after"] > 0.5 > row["before"] and row["now says"] == "r"
+    assert row["target"] == "is" and row["after"] > 0.5 > row["before"] and row["now says"] == " is"
     changed = [name for name, value in weights(out).items() if not torch.equal(value, weights(model)[name])]
     assert changed == ["decoder.layers.1.ffn.down.weight"]
     assert output(capsys, "edit", out, "--undo", "--out", back).strip() == str(back)
@@ -50,8 +50,8 @@ def test_a_fact_is_written_and_taken_back(model: Path, corpus: Path, tmp_path: P
 
 def test_facts_from_a_file_are_judged(model: Path, corpus: Path, tmp_path: Path, capsys: Capture) -> None:
     facts = tmp_path / "facts.json"
-    fact = {"subject": "anna", "prompt": "the dog of {} is ", "target": "r"}
-    facts.write_text(json.dumps([{**fact, "rephrased": ["anna has "], "elsewhere": ["the cat of ben is "]}]))
+    fact = {"subject": "anna", "prompt": "the dog of {}", "target": "is"}
+    facts.write_text(json.dumps([{**fact, "rephrased": ["anna"], "elsewhere": ["the cat of ben"]}]))
     arguments = ("--from", facts, "--method", "finetune", "--layers", 2, "--evaluate", "--out", tmp_path / "out")
     before, after = json.loads(output(capsys, "edit", model, *arguments, "--format", "json"))["rows"]
     assert before["weights"] == "before" and before["efficacy"] == 0.0 and before["locality"] == 1.0

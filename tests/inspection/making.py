@@ -8,7 +8,7 @@ from plait.architecture import Architecture
 from plait.checkpoint import Checkpoint, DecodeRules
 from plait.inspection import Reading, Trace, trace
 from plait.text import train_tokenizer
-from tests.models import random_model, random_tokens
+from tests.models import random_model, random_tokens, tiny
 
 TEXT = "the dog of anna is old. the cat of ben is new. dora says that the sun is far, and the moon is near."
 SHAPES = {
@@ -55,9 +55,12 @@ def traced(architecture: Architecture) -> Trace:
 
 
 def speaking(name: str = "gpt2", **more) -> Checkpoint:
-    """A decoder with a tokenizer of bytes."""
-    tokenizer = train_tokenizer([TEXT, "é中"], kind="bytes")
-    shape = {"d_model": 24, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3, **SHAPES[name], **more}
-    architecture = Architecture(vocab_size=len(tokenizer), **shape)
+    """A decoder with a small tokenizer, for which " is" is one token: one of ``SHAPES``, or a preset at tiny size."""
+    tokenizer = train_tokenizer([TEXT] * 3, kind="byte-bpe", vocab_size=290)
+    if name in SHAPES:
+        size = {"d_model": 24, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3}
+        architecture = Architecture(vocab_size=len(tokenizer), **{**size, **SHAPES[name], **more})
+    else:
+        architecture = tiny(name).replace(vocab_size=len(tokenizer), **more)
     model = random_model(architecture, dtype=torch.float32)
     return Checkpoint(architecture=architecture, model=model, tokenizer=tokenizer, rules=DecodeRules(bos=tokenizer.bos))

@@ -22,6 +22,7 @@ from plait.inspection.editing.prompts import rows_of
 from plait.inspection.editing.rome import key, rome
 from plait.inspection.editing.values import Descent, wanted
 from plait.inspection.reading import token_at
+from plait.presets import PRESETS
 from tests.inspection.making import SHAPES, TEXT, speaking
 
 DESCENT = Descent(steps=60, lr=0.3, decay=0.0, largest=50.0)
@@ -34,8 +35,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-FACT = Fact(subject="anna", prompt="the dog of {} is ", target="r", elsewhere=("the cat of ben is",))
-OTHER = Fact(subject="ben", prompt="the cat of {} is ", target="x")
+FACT = Fact(subject="anna", prompt="the dog of {}", target="is", elsewhere=("the cat of ben",))
+OTHER = Fact(subject="ben", prompt="the cat of {}", target="of")
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -57,6 +58,25 @@ def test_rome_gives_the_key_the_value_that_was_wanted(name: str, corpus: Path, t
     )
     assert float((-losses).exp()) == pytest.approx(found.probability, abs=2e-3)
     assert found.probability > 0.9 and says(after, FACT.text, FACT.target) and not says(before, FACT.text, FACT.target)
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if plait.preset(name).kind == "decoder"])
+def test_every_decoder_preset_is_edited_or_the_part_is_named(name: str, corpus: Path, tmp_path: Path) -> None:
+    before = speaking(name)
+    if before.architecture.experts is not None and not before.architecture.experts.d_shared:
+        with pytest.raises(InspectionError, match="each token takes other experts there"):
+            place(before.model, 1)
+        return
+    where = place(before.model, 1)
+    spread = covariance(before, where, str(corpus), cache=tmp_path)
+    descent = Descent(steps=4, lr=0.3)
+    found = wanted(before, FACT, 1, [""], descent)
+    new = rome(before, FACT, where, spread, [""], descent)
+    change = new[where.parameter].double() - where.weight(before.model).double()
+    assert torch.allclose(change @ key(before, FACT, where, [""]), found.delta.double(), atol=1e-4)
+    assert float(found.delta.norm()) > 0 and not torch.equal(
+        edited(before, new).model.get_parameter(where.parameter), where.weight(before.model)
+    )
 
 
 def test_memit_of_one_layer_is_least_squares(corpus: Path, tmp_path: Path) -> None:
@@ -178,10 +198,8 @@ def test_ed6_the_subject_ends_at_its_last_token(prompt: str, subject: str) -> No
     assert tokenizer is not None
     ids = [*tokenizer.prefix, *tokenizer.encode(fact.text, specials=False)]
     found = token_at(tokenizer, ids, fact.text, fact.ends)
-    assert tokenizer.decode(ids[: found + 1], skip_specials=True) == fact.text[: fact.ends]
-    assert "\ufffd" in tokenizer.decode(ids[:found], skip_specials=True) or (
-        tokenizer.decode(ids[:found], skip_specials=True) == fact.text[: fact.ends - 1]
-    )
+    before, behind = (tokenizer.decode(ids[:end], skip_specials=True) for end in (found, found + 1))
+    assert behind == fact.text[: fact.ends] != before
     with pytest.raises(InspectionError, match="the vocabulary spells"):
         token_at(tokenizer, ids[:-1], fact.text, fact.ends)
 
@@ -212,7 +230,7 @@ def test_judgements_by_hand(corpus: Path, tmp_path: Path) -> None:
     before = speaking()
     made = edit(before, FACT, corpus=str(corpus), cache=tmp_path, layers=[1])
     (found,) = judge(made.checkpoint, before, [FACT])
-    assert found.efficacy == float(says(made.checkpoint, FACT.text, "red")) and found.locality in (0.0, 1.0)
+    assert found.efficacy == float(says(made.checkpoint, FACT.text, "is")) and found.locality in (0.0, 1.0)
     assert found.paraphrase is None and found.harmonic is None and found.fluency >= 0
     (same,) = judge(before, before, [FACT])
     assert same.locality == 1.0 and same.efficacy == 0.0

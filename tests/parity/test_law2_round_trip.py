@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +14,7 @@ from plait.architecture import Architecture
 from plait.presets import PRESETS
 from tests.families.making import build
 from tests.families.recipes import RECIPES
-from tests.models import far, random_model, random_source, random_tokens
+from tests.models import far, random_model, random_source, random_tokens, tiny
 from tests.parity.comparing import stored
 from tests.strategies import over_grid
 
@@ -61,29 +60,6 @@ def test_law2_the_native_dialect_says_everything(architecture: Architecture, tmp
         assert torch.equal(mine, kept), name
     # a mapped tensor may lie unaligned, where the kernels sum in another order
     assert far(back.model(tokens, **source), model(tokens, **source)) < 1e-12
-
-
-def tiny(preset: str) -> Architecture:
-    """A preset with every choice kept and every size small."""
-    a = plait.preset(preset)
-    layers = max(2, len(a.layer_types))
-    rope = None if a.rope is None else dataclasses.replace(a.rope, dim=None if a.rope.dim is None else 2)
-    experts = a.experts and dataclasses.replace(
-        a.experts, n_experts=8, per_token=2, d_expert=12, d_shared=a.experts.d_shared and 16
-    )
-    return a.replace(
-        vocab_size=32,
-        d_model=24,
-        n_heads=6,
-        n_kv_heads=6 if a.n_kv_heads == a.n_heads else 3,
-        d_head=4,
-        d_ff=20,
-        n_encoder_layers=layers if a.n_encoder_layers else 0,
-        n_decoder_layers=layers if a.n_decoder_layers else 0,
-        max_length=None if a.max_length is None else 40,
-        rope=rope,
-        experts=experts,
-    )
 
 
 @pytest.mark.parametrize("preset", list(PRESETS))

@@ -64,7 +64,7 @@ def wanted(checkpoint: Checkpoint, fact: Fact, layer: int, before: list[str], de
     optimizer = torch.optim.Adam([delta], lr=float(descent.lr * size / len(delta) ** 0.5))
     kept: Tensor | None = None  # what the subject was said to be
     probability = 0.0
-    for _ in range(descent.steps + 1):
+    for step in range(descent.steps + 1):
         with torch.enable_grad(), added(model, layer, number, rows.subjects, delta):
             hidden = onwards(model, states, layer, rows.mask)
             logits = read_out(model, torch.cat((hidden[row, place], hidden[-1, last][None]))).float()  # t + 1, v
@@ -75,7 +75,7 @@ def wanted(checkpoint: Checkpoint, fact: Fact, layer: int, before: list[str], de
         nll = losses.new_zeros(len(counts)).index_add(0, row, losses) / counts  # b
         likely = (-nll.detach()).exp()
         probability = float(likely[0])
-        if bool((likely > descent.enough).all()):
+        if step == descent.steps or bool((likely > descent.enough).all()):
             break
         drift = (kept.exp() * (kept - said)).sum()
         loss = nll.mean() + descent.drift * drift + descent.decay * (delta.norm() / size) ** 2
