@@ -38,6 +38,17 @@ class Memories:
         return made if self.bias is None else made + self.shares * self.bias
 
 
+def values(ffn: FeedForward | Experts, name: str) -> Iterator[tuple[str, Tensor]]:
+    """The values ``(m, w)`` of every network that makes up a sublayer, by its name."""
+    if isinstance(ffn, FeedForward):
+        yield name, ffn.down.weight.detach().t()
+        return
+    for expert, weight in enumerate(ffn.experts.down.weight.detach()):
+        yield f"{name}.experts.{expert}", weight.t()
+    if ffn.shared is not None:
+        yield f"{name}.shared", ffn.shared.down.weight.detach().t()
+
+
 def memories(ffn: FeedForward | Experts, seen: Mapping[str, Tensor], name: str) -> Iterator[Memories]:
     """The networks that make up a sublayer, which add up to what it gives.
 

@@ -1,97 +1,122 @@
 """Survey: what fires each neuron of a model over a corpus: streamed, in memory that the corpus' length does not change.
 
-Legend: n places of a batch, m neurons of a network, t triggers kept.
+Legend: p places of a batch, m neurons of a network, t triggers kept.
 """
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from plait.checkpoint import Checkpoint
-from plait.data.tokens import Tokens
-from plait.inspection.memory.networks import memories
-from plait.model import Transformer, site_names, watching
-from plait.model.stack import Stack
+from plait.inspection.memory.corpus import Batch, Corpus
+from plait.inspection.memory.visits import Visit, stacks, visited, visiting
+from plait.model import Transformer, watching
 
-ROWS, LENGTH = 8, 256  # of a batch
+HELD = 1 << 28  # bytes of inner values in memory at once, about
+LEAST, MOST = 256, 2048  # tokens of a batch
 
 
 @dataclass(kw_only=True, eq=False)
 class Triggers:
     """Of one network: the largest coefficients of each neuron, ``strengths`` ``(m, t)`` with their sign, the largest
-    size first, and ``places`` ``(m, t)`` where they were, tokens of the corpus counted from 0, -1 where none was."""
+    size first, and the ``places`` ``(m, t)`` where they were; 0 and -1 where there was none."""
 
-    name: str
     strengths: Tensor
     places: Tensor
 
     @classmethod
-    def empty(cls, name: str, m: int, t: int) -> Triggers:
-        """Of a network that nothing has fired."""
-        return cls(name=name, strengths=torch.zeros(m, t), places=torch.full((m, t), -1))
+    def none(cls, m: int, t: int) -> Triggers:
+        """Of neurons that nothing has fired."""
+        return cls(strengths=torch.zeros(m, t), places=torch.full((m, t), -1))
 
     def add(self, coefficients: Tensor, places: Tensor) -> None:
-        """Take ``(n, m)`` at ``places`` ``(n,)`` into account."""
+        """Take ``(p, m)`` at ``places`` ``(p,)`` into account, but for those at -1."""
+        t = self.strengths.shape[1]
         sizes = coefficients.abs()
-        better = (sizes.amax(0) > self.strengths[:, -1].abs()).nonzero()[:, 0]  # neurons with something new
+        sizes[(places < 0).to(sizes.device)] = 0
+        least = self.strengths[:, -1].abs().to(sizes)
+        better = (sizes.amax(0) > least).nonzero()[:, 0]  # few, once much has been read
         if not len(better):
             return
-        t = self.strengths.shape[1]
-        new = sizes[:, better].t().topk(min(t, len(sizes)))
-        values = torch.cat((self.strengths[better], coefficients.t()[better].gather(1, new.indices)), 1)
-        where = torch.cat((self.places[better], places[new.indices]), 1)
-        best = values.abs().topk(t).indices
-        self.strengths[better] = values.gather(1, best)
+        top, rows = sizes.index_select(1, better).t().topk(min(t, len(sizes)))  # of the better ones, t each
+        fired = top > 0
+        strengths = torch.where(fired, coefficients[rows, better[:, None]], 0).float().cpu()
+        better, rows, fired = better.cpu(), rows.cpu(), fired.cpu()
+        strengths = torch.cat((self.strengths[better], strengths), 1)
+        where = torch.cat((self.places[better], torch.where(fired, places[rows], -1)), 1)
+        best = strengths.abs().topk(t).indices
+        self.strengths[better] = strengths.gather(1, best)
         self.places[better] = where.gather(1, best)
 
 
-def stacks(model: Transformer) -> Iterator[tuple[str, Stack]]:
-    """The towers by name."""
-    for name in ("encoder", "decoder"):
-        stack = getattr(model, name)
-        if stack is not None:
-            yield name, stack
+Found = dict[str, Triggers]  # by the names of networks
+
+
+def survey(
+    checkpoint: Checkpoint, corpus: Corpus, *, keep: int = 10, layers: Collection[str] | None = None
+) -> Iterator[tuple[int, Found]]:
+    """Read a corpus, and yield after each batch how many tokens it had, and the triggers so far by network.
+
+    Args:
+        keep: triggers of each neuron.
+        layers: by name, ``decoder.layers.3``, by their turns; none: all.
+    """
+    model, found = checkpoint.model.eval(), Found()
+    for batch in corpus.batches(batch_tokens(model, corpus)):
+        places = {tower: value.flatten() for tower, value in batch.places.items()}
+
+        def take(visit: Visit, places: dict[str, Tensor] = places) -> None:
+            if layers is None or visit.name in layers:
+                for network in visit.networks():
+                    if network.name not in found:
+                        found[network.name] = Triggers.none(len(network.values), keep)
+                    found[network.name].add(network.coefficients, places[visit.tower])
+
+        read(model, batch, take, layers=layers)
+        yield batch.n_tokens, found
 
 
 @torch.no_grad()
-def survey(
-    checkpoint: Checkpoint, corpus: Tokens, *, tower: str = "decoder", keep: int = 10, length: int = LENGTH
-) -> Iterator[tuple[int, dict[str, Triggers]]]:
-    """Read a corpus in rows, and yield after each batch how many tokens were read, and the triggers so far, by network.
+def read(
+    model: Transformer,
+    batch: Batch,
+    take: Callable[[Visit], object],
+    *,
+    layers: Collection[str] | None = None,
+    stream: bool = False,
+) -> None:
+    """Let the layers read a batch, as far as those that are asked for, and hand each turn to ``take``.
 
-    Of an encoder-decoder the tower is its encoder, which reads alone.
+    ``stream``: with the values of the residual stream.
     """
-    model = checkpoint.model.eval()
-    stack = dict(stacks(model))[tower]
-    device = next(model.parameters()).device
-    length = min(length, checkpoint.architecture.max_length or length)
-    found: dict[str, Triggers] = {}
-    sites = [f"{tower}.layers.*.ffn.{name}" for name in ("activation", "routes", "shared.activation", "shared_scale")]
-    names = [name for pattern in sites for name in matching(model, pattern)]
-    last = f"{tower}.layers.{len(stack.blocks) - 1}.ffn_branch"
-    for start in range(0, len(corpus), ROWS * length):
-        ids = torch.from_numpy(corpus.read(start, min(start + ROWS * length, len(corpus))))
-        whole = max(1, len(ids) // length)
-        ids = ids[: whole * length] if len(ids) >= length else ids
-        with watching(model, *names, stop_after=last) as seen:
-            (model.encode if model.decoder is not None and tower == "encoder" else model)(
-                ids.view(whole, -1).to(device)
-            )
-        values = {name: value.flatten(0, 1) for name, value in seen.items()}
-        places = torch.arange(start, start + len(ids))
-        for turn, block in enumerate(stack.blocks):
-            for network in memories(block.ffn, values, f"{tower}.layers.{turn}.ffn"):
-                kept = found.get(network.name) or Triggers.empty(network.name, len(network.values), keep)
-                kept.add(network.coefficients.float().cpu(), places)
-                found[network.name] = kept
-        yield start + len(ids), found
+    named = batch.ids if layers is None else {name.partition(".")[0] for name in layers}
+    towers = [tower for tower in batch.ids if tower in named]  # in the order in which they run
+    names = visited(model, towers, stream=stream)
+    with watching(model, *names, change=visiting(model, take), stop_after=_end(model, towers[-1], layers)):
+        batch.run(model)
 
 
-def matching(model: Transformer, pattern: str) -> list[str]:
-    """Sites of a name, perhaps none."""
-    return fnmatch.filter(site_names(model), pattern)
+def _end(model: Transformer, tower: str, layers: Collection[str] | None) -> str:
+    """The last site that is needed."""
+    schedule = stacks(model)[tower].tower.schedule
+    if layers is not None and len(set(schedule)) == len(schedule):
+        return (
+            f"{tower}.layers.{max(turn for turn in range(len(schedule)) if f'{tower}.layers.{turn}' in layers)}.output"
+        )
+    return f"{tower}.output"
+
+
+def batch_tokens(model: Transformer, corpus: Corpus) -> int:
+    """How many tokens are read at once: as many as a bounded memory holds the inner values of."""
+    a, numbers = model.architecture, 0
+    for tower in (a.tower("encoder" if name == "encoder" else "decoder") for name in corpus.lanes):
+        for layer in tower.layers:
+            wide = tower.d_ff
+            if layer.sparse and a.experts is not None:
+                wide = a.experts.per_token * a.experts.d_expert + (a.experts.d_shared or 0)
+            numbers += wide + a.d_model
+    return max(LEAST, min(MOST, HELD // (4 * numbers)))
