@@ -21,7 +21,8 @@ from plait.data.batch import Batch
 from plait.data.error import DataError
 from plait.data.pairs import Encode
 from plait.data.rows import Rows, padded, teacher_forced
-from plait.data.samples import Numbers
+from plait.data.samples import FIXED, Numbers
+from plait.data.subwords import Subwords
 
 
 class Tokenizer(Protocol):
@@ -91,12 +92,14 @@ class Paired:
         source, target: ids with all that goes around them, the end included.
         start: the token that the decoder begins with, before it has said any: ``DecodeRules.start``.
         pad: fills rows; no place with it counts, whatever it means elsewhere.
+        subwords: how tokens fall apart while a model learns; not where it is evaluated.
     """
 
     source: Rows
     target: Rows
     start: int
     pad: int = 0
+    subwords: Subwords | None = None
     whole = False
 
     @property
@@ -105,11 +108,20 @@ class Paired:
         return self.target.lengths, self.source.lengths
 
     def said(self) -> Numbers:
-        """The tokens that targets have, sorted, each once."""
-        return np.unique(np.concatenate([self.target[row] for row in range(len(self.target))]).astype(np.int64))
+        """The tokens that targets have, or fall apart into, sorted, each once."""
+        found = np.unique(np.concatenate([self.target[row] for row in range(len(self.target))]).astype(np.int64))
+        return found if self.subwords is None else self.subwords.closure(found)
 
     def batch(self, rows: Numbers, epoch: int) -> Batch:
-        """Some pairs, alike in every epoch."""
-        source, source_mask = padded([self.source[row] for row in rows], self.pad)  # b m
-        tokens, targets, mask = teacher_forced([self.target[row] for row in rows], self.start, self.pad)  # b n
-        return Batch(tokens=tokens, targets=targets, mask=mask, source=source, source_mask=source_mask)
+        """Some pairs, alike in every epoch unless tokens fall apart."""
+        sources, targets = [self.source[row] for row in rows], [self.target[row] for row in rows]
+        if self.subwords is not None and epoch != FIXED:
+            sources = [
+                self.subwords.apart(ids, epoch, int(row), "source") for ids, row in zip(sources, rows, strict=True)
+            ]
+            targets = [
+                self.subwords.apart(ids, epoch, int(row), "target") for ids, row in zip(targets, rows, strict=True)
+            ]
+        source, source_mask = padded(sources, self.pad)  # b m
+        tokens, said, mask = teacher_forced(targets, self.start, self.pad)  # b n
+        return Batch(tokens=tokens, targets=said, mask=mask, source=source, source_mask=source_mask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from plait.text.control import split_control
 from plait.text.error import TokenizerError
@@ -17,6 +18,8 @@ _BYTES = 256
 
 class ByteSegmenter:
     """Bytes as ids from ``start`` on; ``control``: names that are no text."""
+
+    merged: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
     def __init__(self, control: Mapping[str, int], start: int) -> None:
         self.control, self.start = control, start

@@ -41,6 +41,18 @@ class LibrarySegmenter:
         }
         self._spelling = spelling(decoder)
 
+    @cached_property
+    def merged(self) -> Mapping[int, tuple[int, int]]:
+        """Of ids that BPE merged, the two they were merged from, by the merge that comes first."""
+        model = json.loads(self.library.to_str())["model"]
+        found: dict[int, tuple[int, int]] = {}
+        for pair in model.get("merges", ()):
+            first, second = pair.split(" ") if isinstance(pair, str) else pair
+            ids = [model["vocab"].get(token) for token in (first + second, first, second)]
+            if None not in ids:
+                found.setdefault(ids[0], (ids[1], ids[2]))
+        return found
+
     def segment(self, text: str) -> list[int]:
         """The ids of a text; control strings become their ids."""
         return self.library.encode(text, add_special_tokens=False).ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 
 from sentencepiece import SentencePieceProcessor
 
@@ -23,6 +24,8 @@ class PieceSegmenter:
     though it would cut text into them. ``prefix_each``: the space the model puts before a text is put before each
     stretch of text between control ids, not before the first alone.
     """
+
+    merged: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
     def __init__(
         self,
@@ -97,6 +100,8 @@ class MarianSegmenter:
     ``model`` is that of the side's language. With ``codes`` a text may begin with the code of the language to translate
     into, ``>>fra<<``, where the vocabulary has it. ``special``: the names that are no text.
     """
+
+    merged: Mapping[int, tuple[int, int]] = MappingProxyType({})
 
     def __init__(
         self, model: bytes, vocab: Mapping[str, int], *, unknown: str, special: Collection[str], codes: bool = True

@@ -35,6 +35,11 @@ class Segmenter(Protocol):
         """The strings that stand for one control id when a template, or a raw prompt, spells them."""
         ...
 
+    @property
+    def merged(self) -> Mapping[int, tuple[int, int]]:
+        """Of ids that BPE merged, the two they were merged from; none of other vocabularies."""
+        ...
+
     def segment(self, text: str) -> list[int]:
         """The ids of a text; control strings become their ids."""
         ...

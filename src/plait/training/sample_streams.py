@@ -24,6 +24,8 @@ from plait.data.paired import Paired, encoders
 from plait.data.pairs import Pair, encode_pairs, read_pairs
 from plait.data.samples import Samples
 from plait.data.stream import Stream
+from plait.data.subwords import Subwords
+from plait.training.places import RecipeError
 from plait.training.stream_inputs import Both, Inputs
 
 T = TypeVar("T")
@@ -86,8 +88,20 @@ def paired(inputs: Inputs) -> Both:
         length = inputs.recipe.data.length
         return encode_pairs(pairs, tally, source=source, target=target, length=length, longest=_longest(inputs))
 
-    objective = partial(Paired, start=inputs.start, pad=inputs.pad)
+    objective = partial(Paired, start=inputs.start, pad=inputs.pad, subwords=_subwords(inputs))
     return _both(inputs, read_sides(inputs), lambda pair: pair[0], encode, objective)
+
+
+def _subwords(inputs: Inputs) -> Subwords | None:
+    """How tokens fall apart; ``RecipeError`` where the vocabulary has no merges that could be undone."""
+    recipe, tokenizer = inputs.recipe, inputs.tokenizer
+    if not (rate := recipe.objective.subword_dropout):
+        return None
+    if tokenizer.target is not None:
+        raise RecipeError("objective.subword_dropout: it is of one vocabulary for both sides; say data.joint = true.")
+    if not (merged := tokenizer.segmenter.merged):
+        raise RecipeError("objective.subword_dropout: the vocabulary has no merges that could be undone; train a BPE.")
+    return Subwords.of(merged, rate, seed=recipe.run.seed, longest=recipe.data.length)
 
 
 def said(both: Iterable[Stream | None]) -> Tensor:

@@ -96,6 +96,9 @@ class Objective:
         )
     )
     label_smoothing: float = _setting(0.0, "share of each target's probability that all tokens share", least=0, below=1)
+    subword_dropout: float = _setting(
+        0.0, "paired, BPE: the chance that a token is taken apart into the two it was merged from", least=0, below=1
+    )
     softmax: Literal["vocabulary", "targets"] = _setting(
         "vocabulary",
         "paired: over all tokens, or those alone that occur in the data's targets, which is less work; the finished "

@@ -24,6 +24,7 @@ COUNTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     "objective.label_smoothing": ("objective.kind", CHOOSING),
     "objective.z_loss": ("objective.kind", CHOOSING),
     "objective.softmax": ("objective.kind", ("paired",)),
+    "objective.subword_dropout": ("objective.kind", ("paired",)),
     "objective.mask_rate": ("objective.kind", HIDING),
     "objective.mean_span": ("objective.kind", ("spans", "denoising")),
     "objective.permute": ("objective.kind", ("denoising",)),
