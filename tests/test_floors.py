@@ -18,7 +18,8 @@ FLOORS = (
     ("checkpoint",),
     ("engine",),
     ("generation",),
-    ("training", "inspection"),
+    ("training",),
+    ("inspection",),  # its lab trains
     ("serving", "studio"),
     ("cli",),
 )

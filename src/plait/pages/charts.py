@@ -12,14 +12,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from plait.pages.words import Said, in_html, plain
+from plait.pages.words import LANGUAGES, Said, in_html, plain
 
 WIDE, HIGH = 1000, 400  # the plane's units
 POINTS = 400  # of a line; more are gathered in buckets, drawn as their mean over a band from lowest to highest
 
 Point = tuple[float, float]
+Colour = Literal["one", "two", "three", "four", "five", "six"]
+COLOURS: tuple[Colour, ...] = get_args(Colour)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,7 @@ class Line:
 
     name: str | Said
     points: Sequence[Point]
-    colour: Literal["one", "two", "three"] = "one"
+    colour: Colour = "one"
     marked: bool = False
 
 
@@ -83,7 +85,7 @@ def chart(
     title: str | Said,
     lines: Sequence[Line],
     *,
-    unit: str = "step",
+    unit: str | Said = "step",
     log: bool | None = None,
     from_zero: bool = False,
     tall: bool = False,
@@ -98,10 +100,12 @@ def chart(
     drawn = "".join(_draw(line, across, up) for line in lines)
     grid = "".join(f'<path class="grid" d="M0 {_y(tick, up)}H{WIDE}"/>' for tick in up.ticks())
     data = json.dumps(
-        [{"name": plain(line.name), "colour": line.colour, "points": _rounded(line.points)} for line in lines]
+        [{"name": _both(line.name), "colour": line.colour, "points": _rounded(line.points)} for line in lines],
+        ensure_ascii=False,
     )
+    measure = html.escape(json.dumps(_both(unit), ensure_ascii=False), quote=True)
     legend = "".join(f'<span class="key {line.colour}">{in_html(line.name)}</span>' for line in lines)
-    across_words = f'data-across="{across.low} {across.high}" data-unit="{html.escape(unit)}"'
+    across_words = f'data-across="{across.low} {across.high}" data-unit="{measure}"'
     return (
         f'<figure class="chart{" tall" if tall else ""}"><figcaption>{in_html(title)}'
         f"{f'<span class=legend>{legend}</span>' if len(lines) > 1 else ''}</figcaption>"
@@ -112,12 +116,18 @@ def chart(
     )
 
 
-def _labels(scale: Scale, axis: Literal["up", "across"], unit: str = "") -> str:
+def _both(text: str | Said) -> Any:
+    """A text for a script: what is said in both languages as an object of them."""
+    return {name: plain(text, name) for name in LANGUAGES} if isinstance(text, Said) else text
+
+
+def _labels(scale: Scale, axis: Literal["up", "across"], unit: str | Said = "") -> str:
     side = "bottom" if axis == "up" else "left"
     marks = "".join(
         f'<span style="{side}:{100 * scale.share(tick):.2f}%">{number(tick)}</span>' for tick in scale.ticks()
     )
-    return f'<div class="{axis}" data-unit="{html.escape(unit)}" aria-hidden="true">{marks}</div>'
+    measure = f"<b>{in_html(unit)}</b>" if unit else ""
+    return f'<div class="{axis}" aria-hidden="true">{measure}{marks}</div>'
 
 
 def _draw(line: Line, across: Scale, up: Scale) -> str:

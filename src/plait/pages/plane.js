@@ -1,6 +1,8 @@
 // Values under the pointer: a line at the nearest step, and what each series is there.
+const inWords = (text) => text[document.documentElement.lang] ?? text; // said in both languages, or in one
 for (const plane of document.querySelectorAll(".plane")) {
   const lines = JSON.parse(plane.dataset.lines);
+  const unit = JSON.parse(plane.dataset.unit);
   const [low, high] = plane.dataset.across.split(" ").map(Number);
   const box = plane.querySelector("output");
   const cursor = plane.appendChild(Object.assign(document.createElement("i"), { className: "cursor" }));
@@ -11,10 +13,10 @@ for (const plane of document.querySelectorAll(".plane")) {
     const at = low + ((event.clientX - frame.left) / frame.width) * (high - low);
     const [step] = nearest(lines.flatMap((line) => line.points), at);
     const share = (step - low) / (high - low);
-    const rows = [document.createTextNode(`${plane.dataset.unit} ${step.toLocaleString("en")}`)];
+    const rows = [document.createTextNode(`${inWords(unit)} ${step.toLocaleString("en")}`)];
     for (const line of lines) {
       const row = Object.assign(document.createElement("div"), { className: `key ${line.colour}` });
-      row.append(`${line.name} ${nearest(line.points, step)[1]}`);
+      row.append(`${inWords(line.name)} ${nearest(line.points, step)[1]}`);
       rows.push(row);
     }
     box.replaceChildren(...rows);

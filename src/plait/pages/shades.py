@@ -6,17 +6,18 @@ import html
 import math
 from collections.abc import Sequence
 
-from plait.pages.words import Said, in_html
+from plait.pages.words import Said, in_html, plain
 
 
 def shades(
     title: str | Said,
-    columns: Sequence[str],
-    rows: Sequence[str],
+    columns: Sequence[str | Said],
+    rows: Sequence[str | Said],
     values: Sequence[Sequence[float]],
     texts: Sequence[Sequence[str]] | None = None,
     *,
     most: float | None = None,
+    least: float = 0.0,
 ) -> str:
     """A figure.
 
@@ -25,14 +26,15 @@ def shades(
         values: row by row; what is no number stays white.
         texts: what stands in the cells; without it they are small and empty.
         most: the value that is darkest; none: the largest there is.
+        least: the value that is white, and all below it.
     """
     finite = [value for row in values for value in row if math.isfinite(value)]
     top = most if most is not None else max(finite, default=1.0)
-    head = "".join(f"<th scope=col><span>{html.escape(name)}</span></th>" for name in columns)
+    head = "".join(f"<th scope=col><span>{in_html(name)}</span></th>" for name in columns)
     body = "".join(
-        f"<tr><th scope=row>{html.escape(name)}</th>"
+        f"<tr><th scope=row>{in_html(name)}</th>"
         + "".join(
-            _cell(value, top, None if texts is None else texts[i][j], f"{name}, {columns[j]}")
+            _cell(value, least, top, None if texts is None else texts[i][j], f"{plain(name)}, {plain(columns[j])}")
             for j, value in enumerate(values[i])
         )
         + "</tr>"
@@ -45,8 +47,8 @@ def shades(
     )
 
 
-def _cell(value: float, top: float, text: str | None, where: str) -> str:
-    share = min(1.0, max(0.0, value / top)) if math.isfinite(value) and top > 0 else 0.0
+def _cell(value: float, least: float, top: float, text: str | None, where: str) -> str:
+    share = min(1.0, max(0.0, (value - least) / (top - least))) if math.isfinite(value) and top > least else 0.0
     dark = " class=dark" if share > 0.55 else ""
     said = html.escape(f"{where}: {value:.4g}", quote=True)
     return f'<td{dark} style="--share:{share:.3f}" title="{said}">{html.escape(text or "")}</td>'

@@ -103,7 +103,5 @@ def in_memory(rows: Sequence[Sequence[int]]) -> Tokens:
     """Documents of ids as a store that no file holds."""
     ids = np.array(list(chain.from_iterable(rows)), np.int32)
     starts = np.cumsum([0, *map(len, rows[:-1])])
-    footer = Footer(
-        key="", number=0, type="int32", tokens=len(ids), documents=len(rows), pieces=len(rows), checksum=0
-    )
+    footer = Footer(key="", number=0, type="int32", tokens=len(ids), documents=len(rows), pieces=len(rows), checksum=0)
     return Tokens.of([Shard(footer, ids, starts)], Counts(documents=len(rows)))

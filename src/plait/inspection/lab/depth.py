@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
@@ -146,7 +145,7 @@ EXPERIMENT = Experiment(
         Trial(
             name=name(*case, depth, warmup),
             make=partial(train_one, *case, depth, warmup),
-            seconds=math.ceil(1 + 0.2 * depth),
+            seconds=1 + 0.25 * depth,
         )
         for case in CASES
         for depth in DEPTHS

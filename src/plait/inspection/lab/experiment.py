@@ -1,7 +1,7 @@
 """Experiment: a claim, what live models measure of it, and figures, all as data.
 
-    trials    trainings, each by itself, so that they run side by side and are kept
-    run       from what the trials found to a Result; an experiment that trains nothing has no trials
+trials    trainings, each by itself, so that they run side by side and are kept
+run       from what the trials found to a Result; an experiment that trains nothing has no trials
 """
 
 from __future__ import annotations
@@ -86,9 +86,7 @@ class Experiment:
         return self.words["title"]
 
 
-def compared(
-    id: str, what: Text, claimed: Sequence[float], measured: Sequence[float], *, digits: int = 4
-) -> Finding:
+def compared(id: str, what: Text, claimed: Sequence[float], measured: Sequence[float], *, digits: int = 4) -> Finding:
     """Numbers beside numbers; they hold where they are equal to so many digits behind the point."""
     near = 0.5 * 10.0**-digits * 1.001
     pairs = list(zip(claimed, measured, strict=False))
@@ -115,8 +113,10 @@ def numbers(values: Sequence[float], digits: int = 4) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """One number as a reader reads it: whole with thousands apart, or with so many digits behind the point."""
-    if math.isfinite(value) and abs(value - round(value)) < 10.0 ** -(digits + 4) and (round(value) or not value):
+    """One number as a reader reads it: whole with thousands apart, or with so many digits behind the point; one that
+    these would not show by the power of ten that it is below."""
+    if 0 < abs(value) < 0.5 * 10.0**-digits:
+        return f"< 1e{max(-9, math.floor(math.log10(abs(value))) + 1)}"
+    if math.isfinite(value) and round(value, digits) == round(value):
         return f"{round(value):,}"
-    small = 0 < abs(value) < 0.5 * 10.0**-digits
-    return f"{value:.1e}" if small else f"{value:,.{digits}f}"
+    return f"{value:,.{digits}f}"

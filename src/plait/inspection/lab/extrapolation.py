@@ -39,7 +39,7 @@ LOST = 0.1  # nats, from which on a loss is worse
 
 
 def train_one(kind: str, seed: int, steps: int = STEPS) -> dict[str, list[float | None]]:
-    """Train on short rows, and judge on longer ones; of rotary positions also with every scaling, weights as they are."""
+    """Train on short rows and judge on longer ones; of rotary positions also with every scaling of the same weights."""
     architecture = Architecture(
         vocab_size=len(corpus.english()),
         d_model=64,
@@ -53,7 +53,7 @@ def train_one(kind: str, seed: int, steps: int = STEPS) -> dict[str, list[float 
     )
     model = Transformer(architecture)
     initialize(model, "xavier" if kind == "sinusoidal" else "gpt2", seed=seed)
-    learn(model, corpus.text(TRAINED, 16, seed=seed), steps=steps, lr=1e-2, warmup=steps // 10, seed=seed)
+    learn(model, corpus.text(TRAINED, 16, seed=seed), steps=steps, lr=5e-3, warmup=steps // 10, seed=seed)
     found: dict[str, list[float | None]] = {kind: [judged(model, length) for length in LENGTHS]}
     if kind == "rope":
         for name in SCALINGS:
@@ -163,7 +163,7 @@ EXPERIMENT = Experiment(
     words=WORDS,
     run=run,
     trials=tuple(
-        Trial(name=f"{kind}-{seed}", make=partial(train_one, kind, seed), seconds=8.0)
+        Trial(name=f"{kind}-{seed}", make=partial(train_one, kind, seed), seconds=12.0)
         for kind in KINDS
         for seed in range(SEEDS)
     ),

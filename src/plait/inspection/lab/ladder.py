@@ -1,4 +1,4 @@
-"""Ladders: from GPT-2 to Llama, from the Transformer of 2017 to T5 and to BERT, one knob at a time, at equal compute."""
+"""Ladders: from GPT-2 to Llama, from the Transformer of 2017 to T5 and BERT, one knob at a time, at equal compute."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from plait.presets import preset
 WORDS = Words.of("plait.inspection.lab", "ladder")
 SEEDS, STEPS, LENGTH = 3, 150, 32
 SMALL: dict[str, Any] = {"d_model": 64, "n_heads": 4}
-SECONDS = 6.0  # of a trial
+SECONDS = 9.0  # of a trial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ LADDERS = (
             Rung(name="llama-untied", knobs=("tied",)),
             Rung(name="llama-grouped", knobs=("n_kv_heads",)),
         ),
-        lr=1e-2,
+        lr=5e-3,
     ),
     Ladder(
         name="t5",
@@ -113,7 +113,7 @@ LADDERS = (
         rungs=(
             Rung(name="2017", scheme="xavier"),
             Rung(name="bert-encoder", knobs=("n_decoder_layers", "head"), alone=True),
-            Rung(name="bert-learned", knobs=("position", "max_length", "embedding_scale"), scheme="normal"),
+            Rung(name="bert-learned", knobs=("position", "max_length", "embedding_scale")),
             Rung(name="bert-gelu", knobs=("activation",)),
             Rung(name="bert-embedding", knobs=("embedding_norm", "token_types", "norm_eps")),
             Rung(name="bert-head", knobs=("head_transform", "logit_bias")),
@@ -127,8 +127,8 @@ def stream_of(architecture: Architecture, *, seed: int = 0, held_out: bool = Fal
     """What a kind of model learns: English text, English with words hidden, English and its Chinese."""
     streams: dict[str, Callable[..., Stream]] = {
         "decoder": partial(corpus.text, LENGTH, 16),
-        "encoder": partial(corpus.hidden, 128),
-        "encoder-decoder": partial(corpus.pairs, 48),
+        "encoder": partial(corpus.hidden, 96),
+        "encoder-decoder": partial(corpus.pairs, 32),
     }
     return streams[architecture.kind](seed=seed, held_out=held_out)
 
@@ -147,9 +147,7 @@ def climb(ladder: Ladder, name: str, seed: int, steps: int = STEPS) -> dict[str,
     taken = steps_for(architecture, stream_of(architecture, seed=seed), like=first, steps=steps)
     model = Transformer(architecture)
     initialize(model, scheme, seed=seed)
-    learn(
-        model, stream_of(architecture, seed=seed), steps=taken, lr=ladder.lr, warmup=max(1, taken // 10), seed=seed
-    )
+    learn(model, stream_of(architecture, seed=seed), steps=taken, lr=ladder.lr, warmup=max(1, taken // 10), seed=seed)
     return {"steps": taken, "loss": judged(model, stream_of(architecture, held_out=True))}
 
 
@@ -170,9 +168,7 @@ def whole(ladder: Ladder, losses: Mapping[str, Spread]) -> Finding:
     """The top against the lowest rung that its loss can be compared with."""
     comparable = [rung.name for rung in ladder.rungs[next((i for i, r in enumerate(ladder.rungs) if r.alone), 0) :]]
     first, last = losses[comparable[0]], losses[comparable[-1]]
-    helping = [
-        WORDS[after] for before, after in pairwise(comparable) if losses[after].high < losses[before].low
-    ]
+    helping = [WORDS[after] for before, after in pairwise(comparable) if losses[after].high < losses[before].low]
     said = WORDS.say("and_helps", steps=str(len(helping))) if helping else WORDS["none_helps"]
     return Finding(
         id="",

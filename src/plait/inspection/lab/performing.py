@@ -10,7 +10,9 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import redirect_stderr
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import torch
@@ -67,9 +69,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _made(
-    trials: Sequence[tuple[Experiment, Trial]], workers: int
-) -> Iterator[tuple[Experiment, Trial, Any] | None]:
+def _made(trials: Sequence[tuple[Experiment, Trial]], workers: int) -> Iterator[tuple[Experiment, Trial, Any] | None]:
     """Nothing, once they have begun; then each trial with what it found, when it has."""
     workers = min(workers, len(trials))
     if workers < 2:
@@ -91,11 +91,12 @@ def _made(
 
 
 def alone(trial: Trial) -> Any:
-    """A trial in this process, on one thread."""
+    """A trial in this process, on one thread; bars of what it reads are not shown."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return trial.make()
+        with redirect_stderr(StringIO()):
+            return trial.make()
     finally:
         torch.set_num_threads(threads)
 
@@ -105,7 +106,6 @@ def _begin() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    torch.set_num_threads(1)
 
     def follow() -> None:
         parent.join()
@@ -119,4 +119,4 @@ def _make(experiment: str, trial: str) -> Any:
     from plait.inspection.lab.experiments import EXPERIMENTS
 
     one = next(one for one in EXPERIMENTS if one.name == experiment)
-    return next(other for other in one.trials if other.name == trial).make()
+    return alone(next(other for other in one.trials if other.name == trial))

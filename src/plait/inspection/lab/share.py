@@ -45,7 +45,9 @@ def run(trials: Mapping[str, Any]) -> Result:
         compared("A5", WORDS["whole"], [account(BASE).parameters], [sum(base.values())]),
         compared("A5", WORDS["rest"], [98_304], [rest]),
         compared("A5", WORDS["items"], [30_720, 36_864, 30_720], list(small.values())),
-        compared("A6", WORDS["wide"], [201_326_592, 6_442_450_944], [projections(wide, ".layers.0."), projections(wide)]),
+        compared(
+            "A6", WORDS["wide"], [201_326_592, 6_442_450_944], [projections(wide, ".layers.0."), projections(wide)]
+        ),
         Finding(
             id="W4",
             what=WORDS["circulates"],

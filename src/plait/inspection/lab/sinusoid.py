@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from plait.architecture import Sinusoid
-from plait.inspection.lab.experiment import Experiment, Finding, Result, compared, number, numbers
+from plait.inspection.lab.experiment import Experiment, Finding, Result, compared, number
 from plait.inspection.lab.figures import Lines, Matrix, Series
 from plait.model.position import sinusoids
 from plait.pages.words import Words
@@ -79,8 +79,8 @@ def table(positions: Tensor, width: int) -> Tensor:
 
 
 def turned(step: int) -> float:
-    """How far PE(pos + step) is from PE(pos) with each pair turned by one angle, the same for every position: the cosine
-    and sine of that angle are PE(step)'s own."""
+    """How far PE(pos + step) is from PE(pos) with each pair turned by one angle, the same at every position: its cosine
+    and sine are PE(step)'s own."""
     codes = table(torch.arange(POSITIONS + step), WIDTH).double()
     sine, cosine = codes[:-step, 0::2], codes[:-step, 1::2]
     by_sine, by_cosine = codes[step, 0::2], codes[step, 1::2]

@@ -45,7 +45,9 @@ def counts() -> tuple[Finding, ...]:
             id="W2",
             what=WORDS["saves"],
             claimed=WORDS.say("millions", count=number(GUESS / 1e6), share="10–20"),
-            measured=WORDS.say("millions", count=number(saved / 1e6, 1), share=f"{100 * saved / sum(llama.values()):.1f}"),
+            measured=WORDS.say(
+                "millions", count=number(saved / 1e6, 1), share=f"{100 * saved / sum(llama.values()):.1f}"
+            ),
             holds=saved > 0.9 * GUESS,
             values=(saved, saved / sum(llama.values())),
         ),
@@ -84,7 +86,7 @@ def train_one(kind: str, seed: int, steps: int = STEPS) -> dict[str, float]:
     """Held-out loss after a short training."""
     model = Transformer(architecture(kind))
     initialize(model, "gpt2", seed=seed)
-    learn(model, corpus.text(LENGTH, 16, seed=seed), steps=steps, lr=1e-2, warmup=steps // 10, seed=seed)
+    learn(model, corpus.text(LENGTH, 16, seed=seed), steps=steps, lr=5e-3, warmup=steps // 10, seed=seed)
     return {"loss": judged(model, corpus.text(LENGTH, 16, held_out=True))}
 
 
@@ -121,7 +123,7 @@ EXPERIMENT = Experiment(
     words=WORDS,
     run=run,
     trials=tuple(
-        Trial(name=f"{kind}-{seed}", make=partial(train_one, kind, seed), seconds=6.0)
+        Trial(name=f"{kind}-{seed}", make=partial(train_one, kind, seed), seconds=9.0)
         for kind in KINDS
         for seed in range(SEEDS)
     ),
