@@ -50,6 +50,11 @@ class Neurons:
         return len(self.sizes)
 
     @property
+    def added(self) -> Tensor:
+        """How long the vector is that each adds to the stream at its strongest trigger, ``(m,)``."""
+        return self.triggers.strengths[:, 0].abs() * self.sizes
+
+    @property
     def said(self) -> Tensor:
         """The token that the value says first at each trigger, ``(m, t)``."""
         first = self.raised[:, :1]
@@ -67,41 +72,51 @@ def neurons(
 ) -> Neurons:
     """Read the ``values`` ``(m, w)`` of a network whose ``triggers`` are known."""
     asked = lane.targets(triggers.places)
-    signs = torch.where(triggers.strengths[:, 0] < 0, -1.0, 1.0)
+    signs = torch.where(triggers.strengths[:, 0] < 0, -1.0, 1.0)[
+        :, None
+    ]  # values are read as their best trigger adds them
     both = not never_negative(reader.model.architecture)
-    raised, lowered, ranks, done = list[Tensor](), list[Tensor](), list[Tensor](), 0
-    pushes, pulls = list[Tensor](), list[Tensor]()
-    k = min(k, len(reader.table))
-    for scores in reader.scores(turn, values):
-        spread, mean = torch.std_mean(scores, -1, correction=0, keepdim=True)
-        spread = spread.clamp(min=1e-30)
-        at = slice(done, done + len(scores))
-        most, ids = scores.topk(k)
-        raised.append(ids.cpu())
-        pushes.append(((most - mean) / spread).cpu())
-        if both:
-            least, ids = scores.topk(k, largest=False)
-            lowered.append(ids.cpu())
-            pulls.append(((mean - least) / spread).cpu())
-        first, sign = asked[at, :1].to(scores.device), signs[at, None].to(scores)
-        mine = scores.gather(1, first.clamp(min=0))
-        above = ((scores * sign) > (mine * sign)).sum(1) + 1
-        ranks.append(torch.where(first[:, 0] < 0, 0, above).cpu())
+    k, wanted = min(k, len(reader.table)), asked[:, :1].to(values.device)
+    raised, lowered, ranks, done = list[_Top](), list[_Top](), list[Tensor](), 0
+    for scores in reader.scores(turn, values * signs.to(values)):
+        raised.append(_top(scores, k))
+        lowered.append(_top(scores, k if both else 0, largest=False))
+        token = wanted[done : done + len(scores)]
+        above = (scores > scores.gather(1, token.clamp(min=0))).float().sum(1)  # faster than to count by whole numbers
+        ranks.append(torch.where(token[:, 0] < 0, 0, above.long() + 1).cpu())
         done += len(scores)
-    none = torch.empty(len(values), 0)
+    (most, pushes), (least, pulls) = _joined(raised), _joined(lowered)
+    if both:
+        most, least = torch.where(signs > 0, most, least), torch.where(signs > 0, least, most)
+        pushes, pulls = torch.where(signs > 0, pushes, pulls), torch.where(signs > 0, pulls, pushes)
     return Neurons(
         name=name,
         tower=reader.tower,
         turn=turn,
         triggers=triggers,
         asked=asked,
-        raised=torch.cat(raised),
-        pushes=torch.cat(pushes),
-        lowered=torch.cat(lowered) if both else none.long(),
-        pulls=torch.cat(pulls) if both else none,
+        raised=most,
+        pushes=pushes,
+        lowered=least,
+        pulls=pulls,
         ranks=torch.cat(ranks),
         sizes=values.detach().float().norm(dim=1).cpu(),
     )
+
+
+_Top = tuple[Tensor, Tensor]
+
+
+def _top(scores: Tensor, k: int, *, largest: bool = True) -> _Top:
+    """The ``k`` largest or least of each row: which they are, and how many deviations from the row's mean."""
+    mean = scores.mean(-1, keepdim=True)
+    spread = (scores.norm(dim=-1, keepdim=True).square() / scores.shape[-1] - mean.square()).clamp(min=1e-30).sqrt()
+    found = scores.topk(k, largest=largest)
+    return found.indices.cpu(), ((found.values - mean) / spread).abs().cpu()
+
+
+def _joined(tops: Sequence[_Top]) -> _Top:
+    return torch.cat([ids for ids, _ in tops]), torch.cat([sizes for _, sizes in tops])
 
 
 def never_negative(a: Architecture) -> bool:

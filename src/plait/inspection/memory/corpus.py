@@ -64,6 +64,13 @@ class Lane:
         ids = np.concatenate([around[0], self.rows.read(begin, end), around[1]])
         return ids, np.concatenate([np.full_like(around[0], -1), places, np.full_like(around[1], -1)])
 
+    def context(self, place: int, before: int) -> Ids:
+        """The tokens up to a place, itself the last, ``before`` of them before it, within its row; none for -1."""
+        if place < 0:
+            return np.empty(0, np.int64)
+        row = int(np.searchsorted(self.rows.begins, place, "right")) - 1
+        return self.rows.read(max(int(self.rows.begins[row]), place - before), place + 1)
+
     def tokens(self, places: Tensor) -> Tensor:
         """The tokens at places of any shape; -1 at those that are none."""
         flat = places.flatten()

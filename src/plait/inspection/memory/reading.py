@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from plait.inspection.errors import InspectionError
-from plait.inspection.lens import stack_of, unembed
+from plait.inspection.lens import stack_of
 from plait.inspection.memory.visits import stacks
+from plait.inspection.quick import Product
 from plait.model import Transformer
 from plait.model.head import Head
 from plait.model.norm import Norm, Slots
 from plait.model.stack import Stack
 
-CELLS = 1 << 26  # scores that are in memory at once
+CELLS = 1 << 22  # scores that are in memory at once: few enough for a processor's cache
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +64,7 @@ class Reader:
         """How much each vector adds to each token's logit, ``(chunk, v)`` at a time, in order."""
         vectors = self.carried(turn, vectors.detach().to(self.table.dtype), branch=branch)
         for chunk in vectors.split(self.chunk):
-            yield chunk @ self.table.t()
+            yield self._product(chunk)
 
     @torch.no_grad()
     def answers(self, turn: int, states: Tensor, *, before: bool = False) -> Tensor:
@@ -70,12 +72,24 @@ class Reader:
         added; with ``before`` if they were what the layer's feed-forward network is added to."""
         for slots in self.joints(turn)[0 if before else 1 :]:
             states = slots.leave(states, torch.zeros_like(states))
-        said: list[Tensor] = []
-        for chunk in states.split(self.chunk):
-            by_head = self.by == "head"
-            logits = unembed(self.model, chunk[None])[0] if by_head else chunk.to(self.table.dtype) @ self.table.t()
-            said.append(logits.argmax(-1))
-        return torch.cat(said)
+        if self.by == "embedding":
+            states, output = states.to(self.table.dtype), self._product
+        else:
+            assert self.model.head is not None, "it says tokens"
+            norm, output = self.stack.norm, self._output
+            states = self.model.head.features(states if norm is None else norm(states), None)
+        return torch.cat(
+            [output(chunk).argmax(-1) for chunk in states.split(self.chunk)]
+        )  # scale and cap move no order
+
+    @cached_property
+    def _product(self) -> Product:
+        return Product(self.table)
+
+    @cached_property
+    def _output(self) -> Product:
+        assert self.model.head is not None, "it says tokens"
+        return Product(_output_weight(self.model), self.model.head.output.bias)
 
     def joints(self, turn: int) -> list[Slots]:
         """Where the stream is joined from a layer's feed-forward network on, that first, to the place it is read at."""
@@ -118,8 +132,8 @@ def slope(head: Head, states: Tensor) -> Tensor | None:
 
 def _head_table(model: Transformer, slope: Tensor | None) -> Tensor:
     head, norm = model.head, stack_of(model).norm
-    assert head is not None and model.embedding.tokens is not None, "it says tokens"
-    table = _wide(model.embedding.tokens.weight if head.output.weight is None else head.output.weight)
+    assert head is not None, "it says tokens"
+    table = _wide(_output_weight(model))
     if head.act is not None:
         if slope is None:
             raise InspectionError("slope: this head bends what it reads; say how steeply, on average.")
@@ -127,6 +141,12 @@ def _head_table(model: Transformer, slope: Tensor | None) -> Tensor:
             table = _behind(head.norm, table)
         table = (table * slope) @ _wide(head.dense.weight)
     return table if norm is None else _behind(norm, table)
+
+
+def _output_weight(model: Transformer) -> Tensor:
+    assert model.head is not None and model.embedding.tokens is not None, "it says tokens"
+    own = model.head.output.weight
+    return model.embedding.tokens.weight if own is None else own
 
 
 def _embedding_table(model: Transformer, tower: str) -> Tensor:

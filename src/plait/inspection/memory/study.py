@@ -19,6 +19,7 @@ from plait.inspection.memory.networks import values
 from plait.inspection.memory.reading import Reader, read_by_head, slope
 from plait.inspection.memory.survey import Found, Triggers, batch_tokens, survey
 from plait.inspection.memory.visits import stacks
+from plait.inspection.quick import quick
 from plait.model import Transformer, watching
 
 
@@ -79,7 +80,7 @@ def study(
     model, towers = checkpoint.model.eval(), [tower] if tower is not None else list(corpus.lanes)
     turns = _turns(checkpoint, towers, layers)
     names, found = [f"{tower}.layers.{turn}" for tower, turn in turns], Found()
-    with counted("reading the corpus", corpus.n_tokens) as advance:
+    with quick(model), counted("reading the corpus", corpus.n_tokens) as advance:
         for n, triggers in survey(checkpoint, corpus, keep=keep, layers=names):
             advance(n)
             found = triggers
@@ -93,7 +94,7 @@ def study(
             ]
             advance(1)
     composed: dict[str, Composition] = {}
-    with counted("comparing what they say", len(sampled(corpus))) as advance:
+    with quick(model), counted("comparing what they say", len(sampled(corpus))) as advance:
         for n, shares in composition(checkpoint, corpus, readers, known):
             advance(n)
             composed = shares

@@ -20,6 +20,19 @@ HELD = 1 << 28  # bytes of inner values in memory at once, about
 LEAST, MOST = 256, 2048  # tokens of a batch
 
 
+class Room:
+    """Memory that is used again and again: new memory would cost as much as what is done in it."""
+
+    def __init__(self) -> None:
+        self.held = torch.empty(0)
+
+    def like(self, x: Tensor) -> Tensor:
+        """A tensor like this one; what was given before is overwritten."""
+        if (self.held.shape, self.held.dtype, self.held.device) != (x.shape, x.dtype, x.device):
+            self.held = torch.empty_like(x, memory_format=torch.contiguous_format)
+        return self.held
+
+
 @dataclass(kw_only=True, eq=False)
 class Triggers:
     """Of one network: the largest coefficients of each neuron, ``strengths`` ``(m, t)`` with their sign, the largest
@@ -33,11 +46,11 @@ class Triggers:
         """Of neurons that nothing has fired."""
         return cls(strengths=torch.zeros(m, t), places=torch.full((m, t), -1))
 
-    def add(self, coefficients: Tensor, places: Tensor) -> None:
-        """Take ``(p, m)`` at ``places`` ``(p,)`` into account, but for those at -1."""
+    def add(self, coefficients: Tensor, places: Tensor, room: Room | None = None) -> None:
+        """Take ``(p, m)`` at ``places`` ``(p,)`` into account, but for those at -1; ``room`` is for working in."""
         t = self.strengths.shape[1]
-        sizes = coefficients.abs()
-        sizes[(places < 0).to(sizes.device)] = 0
+        sizes = torch.abs(coefficients, out=(room or Room()).like(coefficients))
+        sizes.index_fill_(0, (places < 0).nonzero()[:, 0].to(sizes.device), 0)
         least = self.strengths[:, -1].abs().to(sizes)
         better = (sizes.amax(0) > least).nonzero()[:, 0]  # few, once much has been read
         if not len(better):
@@ -65,7 +78,7 @@ def survey(
         keep: triggers of each neuron.
         layers: by name, ``decoder.layers.3``, by their turns; none: all.
     """
-    model, found = checkpoint.model.eval(), Found()
+    model, found, room = checkpoint.model.eval(), Found(), Room()
     for batch in corpus.batches(batch_tokens(model, corpus)):
         places = {tower: value.flatten() for tower, value in batch.places.items()}
 
@@ -74,7 +87,7 @@ def survey(
                 for network in visit.networks():
                     if network.name not in found:
                         found[network.name] = Triggers.none(len(network.values), keep)
-                    found[network.name].add(network.coefficients, places[visit.tower])
+                    found[network.name].add(network.coefficients, places[visit.tower], room)
 
         read(model, batch, take, layers=layers)
         yield batch.n_tokens, found
