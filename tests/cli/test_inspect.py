@@ -15,7 +15,7 @@ from tests.cli.test_generate import Capture, output
 from tests.inspection.making import speaking
 
 TEXT = "the dog of anna is"
-MORE = {"patching": ("--corrupted", "the cat of anna is"), "tracing": ("--subject", "anna")}
+MORE = {"patching": ("--corrupted", "the anna of dog is"), "tracing": ("--subject", "anna")}
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,10 @@ def test_every_kind_makes_a_page(kind: str, model: Path, tmp_path: Path, capsys:
 
 def test_the_lens_is_the_librarys(model: Path, capsys: Capture) -> None:
     rows = json.loads(output(capsys, "inspect", "lens", model, TEXT, "--token", "x", "--format", "json"))
-    seen = trace(plait.load(model), TEXT)
-    expected = [float(logits[-1].softmax(-1)[ord("x")]) for _, logits in lens(seen, between=True)]
+    checkpoint = plait.load(model)
+    assert checkpoint.tokenizer is not None
+    (token,), seen = checkpoint.tokenizer.encode("x"), trace(checkpoint, TEXT)
+    expected = [float(logits[-1].softmax(-1)[token]) for _, logits in lens(seen, between=True)]
     (name,) = [name for name in rows[0] if name.startswith("of ")]
     assert [row[name] for row in rows] == pytest.approx(expected, rel=1e-4)
 

@@ -58,7 +58,7 @@ def speaking(name: str = "gpt2", **more) -> Checkpoint:
     """A decoder with a small tokenizer, for which " is" is one token: one of ``SHAPES``, or a preset at tiny size."""
     tokenizer = train_tokenizer([TEXT] * 3, kind="byte-bpe", vocab_size=290)
     if name in SHAPES:
-        size = {"d_model": 24, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3}
+        size = {"d_model": 48, "n_heads": 4, "d_ff": 20, "n_decoder_layers": 3}
         architecture = Architecture(vocab_size=len(tokenizer), **{**size, **SHAPES[name], **more})
     else:
         architecture = tiny(name).replace(vocab_size=len(tokenizer), **more)

@@ -42,9 +42,9 @@ OTHER = Fact(subject="ben", prompt="the cat of {}", target="of")
 @pytest.mark.parametrize("name", SHAPES)
 def test_rome_gives_the_key_the_value_that_was_wanted(name: str, corpus: Path, tmp_path: Path) -> None:
     before = speaking(name)
-    where = place(before.model, 1)
+    where = place(before.model, 2)
     spread = covariance(before, where, str(corpus), cache=tmp_path)
-    found = wanted(before, FACT, 1, [""], DESCENT)
+    found = wanted(before, FACT, 2, [""], DESCENT)
     new = rome(before, FACT, where, spread, [""], DESCENT)
     k = key(before, FACT, where, [""])
     weight = where.weight(before.model).double()
@@ -56,15 +56,16 @@ def test_rome_gives_the_key_the_value_that_was_wanted(name: str, corpus: Path, t
     losses = torch.nn.functional.cross_entropy(
         after.model(rows.tokens, mask=rows.mask).flatten(0, 1), rows.targets.flatten(), ignore_index=-100
     )
-    assert float((-losses).exp()) == pytest.approx(found.probability, abs=2e-3)
-    assert found.probability > 0.9 and says(after, FACT.text, FACT.target) and not says(before, FACT.text, FACT.target)
+    assert float((-losses).exp()) == pytest.approx(found.probability, abs=1e-4)
+    assert found.probability > 0.5 and says(after, FACT.text, FACT.target) and not says(before, FACT.text, FACT.target)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if plait.preset(name).kind == "decoder"])
 def test_every_decoder_preset_is_edited_or_the_part_is_named(name: str, corpus: Path, tmp_path: Path) -> None:
     before = speaking(name)
-    if before.architecture.experts is not None and not before.architecture.experts.d_shared:
-        with pytest.raises(InspectionError, match="each token takes other experts there"):
+    experts = before.architecture.experts
+    if experts is not None and (not experts.d_shared or experts.shared_gate):
+        with pytest.raises(InspectionError, match="each token takes other experts there|changes from token to token"):
             place(before.model, 1)
         return
     where = place(before.model, 1)
@@ -80,19 +81,20 @@ def test_every_decoder_preset_is_edited_or_the_part_is_named(name: str, corpus: 
 
 
 def test_memit_of_one_layer_is_least_squares(corpus: Path, tmp_path: Path) -> None:
-    before = speaking("gemma2")
-    where = place(before.model, 1)
+    before = speaking("gpt2")
+    where = place(before.model, 2)
     spread = covariance(before, where, str(corpus), cache=tmp_path)
     new = memit(before, [FACT, OTHER], [where], [spread], [""], weight=1e-6, descent=DESCENT)
     after = edited(before, new)
     assert says(after, FACT.text, FACT.target) and says(after, OTHER.text, OTHER.target)
+    sandwich = speaking("gemma2")
     with pytest.raises(InspectionError, match="a norm stands between"):
-        memit(before, [FACT], [place(before.model, 0), where], [spread, spread], [""])
+        memit(sandwich, [FACT], [place(sandwich.model, layer) for layer in (0, 1)], [spread, spread], [""])
 
 
 def test_memit_over_layers_says_all(corpus: Path, tmp_path: Path) -> None:
     before = speaking("llama")
-    places = [place(before.model, layer) for layer in (0, 1)]
+    places = [place(before.model, layer) for layer in (1, 2)]
     spreads = [covariance(before, where, str(corpus), cache=tmp_path) for where in places]
     new = memit(before, [FACT, OTHER], places, spreads, [""], weight=1e-6, descent=DESCENT)
     after = edited(before, new)
@@ -103,7 +105,7 @@ def test_fine_tuning_moves_no_weight_further_than_it_may() -> None:
     before = speaking()
     where = place(before.model, 2)
     new = fine_tune(before, [FACT], where, Bounds(steps=8, lr=1e-2, most=3e-2))
-    change = new[where.parameter] - where.weight(before.model)
+    change = new[where.parameter] - where.weight(before.model).detach()
     assert 0 < float(change.abs().max()) <= 3e-2 + 1e-6
     more = rows_of(before, FACT, [""])
 
@@ -148,7 +150,7 @@ def test_ed3_covariance_is_of_these_weights_this_layer_and_this_text(corpus: Pat
     keys = np.concatenate(rows)
     assert found.count == 600 and np.allclose(found.matrix.numpy(), keys.T @ keys / 600)
     k = torch.randn(20, 2, dtype=torch.float64)
-    assert torch.allclose(found.matrix @ found.solve(k), k, atol=1e-6)
+    assert torch.allclose(found.ridged @ found.solve(k), k, atol=1e-6)
     again = covariance(one, where, str(corpus), tokens=600, length=50, cache=tmp_path)
     assert torch.equal(again.matrix, found.matrix) and len(list(tmp_path.iterdir())) == 1
     others = [key_of(speaking("gpt2", d_ff=21), where, "a", 50), key_of(one, place(one.model, 2), "a", 50)]
@@ -240,9 +242,8 @@ def test_judgements_by_hand(corpus: Path, tmp_path: Path) -> None:
 def test_a_neuron_is_turned_to_a_token() -> None:
     before = speaking("llama")
     made = promote(before, 2, 7, 65, strength=40.0)
-    change = made.checkpoint.model.get_parameter("decoder.layers.2.ffn.down.weight") - before.model.get_parameter(
-        "decoder.layers.2.ffn.down.weight"
-    )
+    new, old = (one.model.state_dict()["decoder.layers.2.ffn.down.weight"] for one in (made.checkpoint, before))
+    change = new - old
     assert bool((change[:, :7] == 0).all()) and bool((change[:, 8:] == 0).all()) and float(change[:, 7].norm()) > 0
     back = made.undo()
     assert all(torch.equal(a, b) for a, b in zip(back.model.parameters(), before.model.parameters(), strict=True))

@@ -72,9 +72,10 @@ def _within(path: str, pattern: Tensor, entropy: Tensor, ids: Tensor) -> Iterato
 
 
 def induction(checkpoint: Checkpoint, *, length: int = 50, seed: int = 0) -> Iterator[HeadLine]:
-    """A line for each head of a decoder over random tokens that are said twice: a head that goes on with what it saw
-    has an induction score near 1 (Olsson et al. 2022)."""
+    """A line for each head of a decoder over ``length`` random tokens that are said twice, fewer where there are not so
+    many positions: a head that goes on with what it saw has an induction score near 1 (Olsson et al. 2022)."""
     a = checkpoint.architecture
+    length = min(length, (a.max_length or 2 * length) // 2)
     generator = torch.Generator().manual_seed(seed)
     once = torch.randint(0, a.vocab_size, (length,), generator=generator)
     tokens = torch.cat((once, once))[None].to(next(checkpoint.model.parameters()).device)
