@@ -37,6 +37,7 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "evaluate": "plait.cli.evaluate:evaluate",
     "settings": "plait.cli.train:settings",
     "inspect": "plait.cli.inspect:inspect",
+    "walk": "plait.cli.walk:walk",
     "edit": "plait.cli.edit:edit",
     "verify": "plait.cli.verify:verify",
 }
