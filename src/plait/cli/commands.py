@@ -37,8 +37,10 @@ COMMANDS = {  # imported when called; a module of commands imports torch only in
     "evaluate": "plait.cli.evaluate:evaluate",
     "settings": "plait.cli.train:settings",
     "inspect": "plait.cli.inspect:inspect",
+    "memories": "plait.cli.memories:memories",
     "walk": "plait.cli.walk:walk",
     "edit": "plait.cli.edit:edit",
+    "lab": "plait.cli.lab:lab",
     "verify": "plait.cli.verify:verify",
 }
 

@@ -20,7 +20,7 @@ from plait.inspection.memory.reading import Reader
 from plait.inspection.memory.survey import batch_tokens, read
 from plait.inspection.memory.visits import Visit
 
-ROWS, EACH = 64, 8  # of the corpus, and places of each
+ROWS, EACH = 32, 16  # of the corpus, and places of each
 ACTIVE = 0.1  # of the largest coefficient of a place
 
 
