@@ -173,7 +173,7 @@ def test_a_neuron_that_never_fires_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "file", "more", "message"),
     [
-        ("marian", "text", {}, "it has no tab.* A decoder beside an encoder reads pairs.* tower='encoder'"),
+        ("marian", "text", {}, "it has no tab.* A decoder beside an encoder reads pairs.* ask for that tower"),
         ("gpt2", "text", {"tower": "encoder"}, "tower: encoder, and this model has only its decoder"),
         ("gpt2", "text", {"layers": [0, 7]}, "layers: 7, and there are layers 0 to 1"),
         ("gpt2", "text", {"keep": 0}, "keep: 0 makes no sense"),

@@ -61,6 +61,8 @@ def memories(
         raise ValueError(f"--neurons: {neurons} makes no sense; give 1 or more.")
     if keep < 1:
         raise ValueError(f"--keep: {keep} makes no sense; give 1 or more.")
+    if out is not None and not out.expanduser().absolute().parent.is_dir():  # said before long work
+        raise ValueError(f"--out: there is no folder {out.expanduser().absolute().parent}; make it first.")
     checkpoint = loading.open(model)
     from plait.inspection.memory import study
 

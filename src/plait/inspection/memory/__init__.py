@@ -1,6 +1,6 @@
 """Memories: the feed-forward networks of a model as memories of keys and values (Geva et al. 2021)."""
 
-from plait.inspection.memory.agreement import Agreement, Neurons, agreement
+from plait.inspection.memory.agreement import Agreement, Neurons, agreement, neurons
 from plait.inspection.memory.composition import Composition, composition
 from plait.inspection.memory.corpus import Corpus, Lane, pair_corpus, text_corpus
 from plait.inspection.memory.networks import Memories, memories
@@ -22,6 +22,7 @@ __all__ = [
     "agreement",
     "composition",
     "memories",
+    "neurons",
     "pair_corpus",
     "study",
     "survey",

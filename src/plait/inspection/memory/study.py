@@ -126,7 +126,7 @@ def _corpus(
     except DataError as error:
         raise InspectionError(
             f"{error} A decoder beside an encoder reads pairs: two files that go line by line, .tsv or .jsonl. Text "
-            "alone is for the encoder: tower='encoder'."
+            "alone is for the encoder: ask for that tower."
         ) from None
 
 
