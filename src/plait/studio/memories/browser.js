@@ -40,7 +40,7 @@
   detail.tabIndex = 0;
   const keys = make("p", "keys");
   const columns = ["number", "agrees", "trigger", "first"].map((name) => {
-    const column = make("span", name);
+    const column = make("span", name === "number" ? "name" : name);
     column.say = () => (column.textContent = say(`columns_${name}`));
     return column;
   });
