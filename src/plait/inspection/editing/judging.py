@@ -31,7 +31,7 @@ class Judgement:
     efficacy: float
     paraphrase: float | None
     locality: float | None
-    fluency: float
+    fluency: float | None
 
     @property
     def harmonic(self) -> float | None:
@@ -52,8 +52,11 @@ class Judgement:
 
 
 @torch.no_grad()
-def judge(checkpoint: Checkpoint, before: Checkpoint, facts: Sequence[Fact]) -> Iterator[Judgement]:
-    """Of each fact in an edited checkpoint, beside what the one ``before`` answers elsewhere."""
+def judge(
+    checkpoint: Checkpoint, before: Checkpoint, facts: Sequence[Fact], *, write: bool = True
+) -> Iterator[Judgement]:
+    """Of each fact in an edited checkpoint, beside what the one ``before`` answers elsewhere; without ``write`` no
+    fluency, which takes longest."""
     for fact in facts:
         target = [*(says(checkpoint, text, fact.target) for text in (fact.text, *fact.rephrased))]
         kept = [greedy(checkpoint, text) == greedy(before, text) for text in fact.elsewhere]
@@ -61,7 +64,7 @@ def judge(checkpoint: Checkpoint, before: Checkpoint, facts: Sequence[Fact]) -> 
             efficacy=float(target[0]),
             paraphrase=sum(target[1:]) / len(target[1:]) if fact.rephrased else None,
             locality=sum(kept) / len(kept) if kept else None,
-            fluency=fluency(checkpoint, fact),
+            fluency=fluency(checkpoint, fact) if write else None,
         )
 
 

@@ -33,13 +33,13 @@ class Rows:
     targets: Tensor
 
 
-def beginnings(checkpoint: Checkpoint, *, count: int = 8, length: int = 8, seed: int = 0) -> list[str]:
+def beginnings(checkpoint: Checkpoint, *, count: int = 4, length: int = 8, seed: int = 0) -> list[str]:
     """Texts that the model writes by itself, and none at all, first."""
     if not count:
         return [""]
     starts = ["The", "In", "It", "A", "This", "When", "However", "One"]
     prompts = [starts[i % len(starts)] for i in range(count)]
-    written: Any = generate(checkpoint, prompts, max_new_tokens=length, temperature=1.0, seed=seed)
+    written: Any = generate(checkpoint, prompts, max_new_tokens=length, temperature=0.8, top_p=0.9, seed=seed)
     return ["", *(f"{prompt}{one.text.rstrip()}. " for prompt, one in zip(prompts, written, strict=True))]
 
 

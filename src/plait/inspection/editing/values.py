@@ -79,8 +79,7 @@ def wanted(checkpoint: Checkpoint, fact: Fact, layer: int, before: list[str], de
             break
         drift = (kept.exp() * (kept - said)).sum()
         loss = nll.mean() + descent.drift * drift + descent.decay * (delta.norm() / size) ** 2
-        optimizer.zero_grad()
-        loss.backward()
+        (delta.grad,) = torch.autograd.grad(loss, delta)  # and none of the weights, which stay
         optimizer.step()
         with torch.no_grad():
             most = descent.largest * size
