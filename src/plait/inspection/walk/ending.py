@@ -150,7 +150,7 @@ def _answers(place: Place, checkpoint: Checkpoint, head: Head, read: Read, write
         found=("logits_found",),
         formulas=(Formula(symbols=f"logit = {symbols}", filled=f"{filled} = {{y}}", slots=slots),),
         views=(
-            View(kind="vector", label="read", at=f"{read[0]}[{at}*]", sets="d"),
+            View(kind="vector", label="compared", at=f"{read[0]}[{at}*]", sets="d"),
             View(
                 kind="bars",
                 label="logits",
@@ -222,7 +222,8 @@ def _alone(checkpoint: Checkpoint) -> bool:
 def _names(checkpoint: Checkpoint, ids: Tensor, writer: Tokenizer | None) -> list[list[str]]:
     head = checkpoint.architecture.head
     if isinstance(head, Classification):
-        known: tuple[str, ...] = checkpoint.labels or ()
-        labels = known if len(known) == head.labels else tuple(f"LABEL_{i}" for i in range(head.labels))
+        labels = list(checkpoint.labels or [])
+        if len(labels) != head.labels:
+            labels = [f"LABEL_{i}" for i in range(head.labels)]
         return [[labels[id] for id in row] for row in ids.tolist()]
     return [named(row, writer) for row in ids.tolist()]

@@ -6,7 +6,7 @@ Legend: n tokens, h heads, e head width, r rotated dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -86,8 +86,8 @@ def projecting_steps(
     values = stages(attention, attention.value, None, attention.value(other), None)
     chains = {"queries": queries, "keys": keys, "values": values}
     names = {what: _names(place, what, chain) for what, chain in chains.items()}
-    checks = {what: place.check(f"told.{what}", chain[-1][1], place.seen(what)) for what, chain in chains.items()}
-    yield _projected(place, attention, sides, names, group, checks["values"])
+    done = [what for what, chain in chains.items() if len(chain) == 1]
+    yield _checked(_projected(place, attention, sides, names, group), place, chains, done)
     for turn, (kind, _) in enumerate(queries[1:], start=1):
         before, after = ({what: names[what][i] for what in ("queries", "keys")} for i in (turn - 1, turn))
         if kind == "turned":
@@ -95,7 +95,8 @@ def projecting_steps(
             step = _turned(place, turning, before, after, k, group)
         else:
             step = _adjusted(kind, attention, before, after, k, group)
-        yield step if turn + 1 < len(queries) else _checked(step, place, chains, ("queries", "keys"))
+        last = turn + 1 == len(queries)
+        yield _checked(step, place, chains, [what for what in chains if what not in done]) if last else step
 
 
 def _names(place: Place, what: str, chain: list[Stage]) -> list[str]:
@@ -104,17 +105,16 @@ def _names(place: Place, what: str, chain: list[Stage]) -> list[str]:
     return [*names, place.show(what)[0]]
 
 
-def _checked(step: Step, place: Place, chains: dict[str, list[Stage]], what: tuple[str, ...]) -> Step:
-    from dataclasses import replace
+def _checked(step: Step, place: Place, chains: dict[str, list[Stage]], done: list[str]) -> Step:
+    """The step, which ends these chains, with how far they are from what the pass has."""
+    if not done:
+        return step
+    told = torch.cat([chains[one][-1][1].flatten() for one in done])
+    passed = torch.cat([place.seen(one).flatten() for one in done])
+    return replace(step, check=place.check(f"told.{step.name}", told, passed))
 
-    told = torch.cat([chains[one][-1][1].flatten() for one in what])
-    passed = torch.cat([place.seen(one).flatten() for one in what])
-    return replace(step, check=place.check("told.turned", told, passed))
 
-
-def _projected(
-    place: Place, attention: Attention, sides: Sides, names: dict[str, list[str]], group: str, check: str
-) -> Step:
+def _projected(place: Place, attention: Attention, sides: Sides, names: dict[str, list[str]], group: str) -> Step:
     formulas: list[Formula] = []
     views = [View(kind="vector", label="read", at=f"{sides.own[0]}[p *]", sets="d")]
     if sides.k != "p":
@@ -159,7 +159,6 @@ def _projected(
         group=group,
         seen=sides.seen,
         starts={} if sides.k == "p" else {"k": f"{place.spec}.pattern[h p *]"},
-        check=check,
     )
 
 

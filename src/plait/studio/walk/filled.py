@@ -100,7 +100,7 @@ def filling(slot: Filling, choice: Choice, step: Step, language: Language) -> st
     if slot.form == "percent":
         return percent(float(row))
     if slot.form == "size":
-        return number(float(row.norm()))
+        return number(float(row.double().norm()))
     tokens = choice.seen(step)
     if slot.form == "unseen":
         hidden = [f"{i} “{shown(tokens[i])}”" for i, seen in enumerate(row.tolist()) if not seen]

@@ -27,9 +27,10 @@ def packed(walk: Walk, *, megabytes: float = LIMIT) -> dict[str, Any]:
     arrays = {name: [_numbered(value, blocks), *value.shape] for name, value in walk.arrays.items()}
     size, n = sum(map(len, blocks)) * 4 / 3 / 1e6, max(len(told.tokens) for told in walk.towers)
     if size > megabytes:
+        fitting = int(n * megabytes / size)
         raise InspectionError(
-            f"text: a page of its {n} tokens has {size:.0f} MB of numbers, and {megabytes:g} are the most; about "
-            f"{int(n * megabytes / size)} tokens fit."
+            f"text: a page of its {n} tokens has {size:.0f} MB of numbers, and {megabytes:g} are the most; "
+            + (f"about {fitting} tokens fit." if fitting else "not one of them fits.")
         )
     return {
         "blocks": [base64.b64encode(block).decode() for block in blocks],

@@ -56,7 +56,7 @@ def _tokens(choice: Choice, step: Step, view: View, language: Language) -> Itera
 
 def _vector(choice: Choice, step: Step, view: View, language: Language) -> Iterator[str]:
     row = choice.at(view.at).flatten()
-    of = INTERFACE.say("of_vector", n=f"{len(row):,}", size=number(float(row.norm()))).within(language)
+    of = INTERFACE.say("of_vector", n=f"{len(row):,}", size=number(float(row.double().norm()))).within(language)
     yield f"{STEPS[view.label].within(language)} ({of})"
     yield "  " + _numbers(row[:NUMBERS].tolist()) + (" …" if len(row) > NUMBERS else "")
 
@@ -106,22 +106,20 @@ def bars(choice: Choice, view: View) -> tuple[list[float], list[str]]:
 
 def _layers(choice: Choice, step: Step, view: View, language: Language) -> Iterator[str]:
     parts = [part for part in ("attention", "cross", "ffn") if part in view.more]
-    heads = ["behind", "stream_size", *(f"{part}_size" for part in parts)]
-    yield (
-        "  "
-        + "".join(_right(INTERFACE[head].within(language), 18) for head in heads)
-        + (f"   {INTERFACE['would_say'].within(language)}" if "says" in view.more else "")
-    )
+    keys = ("behind", "stream_size", *(f"{part}_size" for part in parts))
+    heads = [INTERFACE[key].within(language) for key in keys]
+    widths = [max(cell_len(head) + 2, CELL + 2) for head in heads]
+    would = f"   {INTERFACE['would_say'].within(language)}" if "says" in view.more else ""
+    yield "  " + "".join(map(_right, heads, widths)) + would
     sizes = choice.at(view.more["stream"])
     added = [choice.at(view.more[part]) for part in parts]
     for i in _spread(len(sizes), choice.layer + 1):
         name = INTERFACE["embedded"].within(language) if i == 0 else str(i - 1)
-        line = _right(name, 18) + f"{number(float(sizes[i])):>18}"
-        line += "".join(f"{number(float(one[i - 1])) if i else '':>18}" for one in added)
+        cells = [name, number(float(sizes[i])), *(number(float(one[i - 1])) if i else "" for one in added)]
+        line = "".join(map(_right, cells, widths))
         if "says" in view.more:
-            line += (
-                f"   “{shown(choice.text(view.more['says'])[i])}” {percent(float(choice.at(view.more['share'])[i]))}"
-            )
+            said, share = choice.text(view.more["says"])[i], float(choice.at(view.more["share"])[i])
+            line += f"   {_name(said)} {percent(share):>{CELL}}"
         yield "  " + line.rstrip()
 
 
