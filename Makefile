@@ -20,6 +20,7 @@ demo: .venv/.models
 	  "Photosynthesis turns light into sugar." "The stock market fell on Monday." "Leaves need water and sun."
 	$(BIN)/plait account vaswani-base
 	test -d runs/quickstart/model || $(BIN)/plait quickstart
+	test -d runs/quickstart/model && $(BIN)/plait walk runs/quickstart/model "Did you see my cat in the garden?" --out runs/quickstart/walk.html
 
 test: .venv/.models .reference/.installed
 	$(BIN)/pytest -n $(strip $(WORKERS))
