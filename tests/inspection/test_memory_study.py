@@ -170,6 +170,15 @@ def test_a_neuron_that_never_fires_says_nothing(tmp_path: Path) -> None:
     assert agreement([one]).n == int((one.asked[:, 0] >= 0).sum()) < 20
 
 
+def test_texts_of_one_token_do_not_count_and_do_not_disturb(tmp_path: Path) -> None:
+    (tmp_path / "short.jsonl").write_text('{"text": "a"}\n' * 40 + '{"text": "the dog"}\n')
+    found = study(model("gpt2"), [tmp_path / "short.jsonl"], cache=tmp_path / "cache")
+    assert all(0 < layer.composition.n <= 6 for layer in found.layers)
+    (tmp_path / "short.jsonl").write_text('{"text": "a"}\n' * 3)
+    with pytest.raises(InspectionError, match="it has no text of more than one token"):
+        study(model("gpt2"), [tmp_path / "short.jsonl"], cache=tmp_path / "cache")
+
+
 @pytest.mark.parametrize(
     ("name", "file", "more", "message"),
     [

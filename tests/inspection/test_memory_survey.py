@@ -66,7 +66,7 @@ def test_layers_that_are_not_asked_for_are_not_read(tmp_path: Path) -> None:
     assert torch.equal(some["decoder.layers.0.ffn"].places, every["decoder.layers.0.ffn"].places)
 
 
-def test_a_few_batches_are_as_one_and_some_places_do_not_count() -> None:
+def test_in4_a_few_batches_are_as_one_and_padding_does_not_count() -> None:
     generator = torch.Generator().manual_seed(0)
     values, places = torch.randn(50, 6, generator=generator), torch.arange(50)
     values[:, 5] = 0.0
@@ -85,7 +85,7 @@ def test_a_few_batches_are_as_one_and_some_places_do_not_count() -> None:
     assert few.places[0].tolist() == [7, -1, -1]
 
 
-def test_what_is_kept_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
+def test_in7_what_is_kept_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     checkpoint = model("llama")
     sizes = []
     for length in (8, 32):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plait.checkpoint import Checkpoint
@@ -101,16 +102,21 @@ def composition(
 
 
 def sampled(corpus: Corpus, rows: int = ROWS) -> list[int]:
-    """So many rows, evenly over a corpus."""
-    return np.unique(np.linspace(0, len(corpus) - 1, min(rows, len(corpus))).astype(np.int64)).tolist()
+    """So many rows, evenly over those of a corpus in which places count."""
+    counting = np.flatnonzero(np.min([lane.counted for lane in corpus.lanes.values()], axis=0) > 0)
+    return counting[_evenly(len(counting), rows)].tolist()
+
+
+def _evenly(n: int, k: int) -> NDArray[np.int64]:
+    """At most ``k`` of the numbers below ``n``."""
+    return np.unique(np.linspace(0, n - 1, min(k, n)).astype(np.int64))
 
 
 def _picked(batch: Batch, tower: str, each: int) -> Tensor:
     """Some places that count, evenly over the rows: ``(p,)``."""
     places = batch.places[tower]
     counted = (places.flatten() >= 0).nonzero()[:, 0]
-    some = np.linspace(0, len(counted) - 1, min(each * len(places), len(counted))).astype(np.int64)
-    return counted[torch.from_numpy(np.unique(some))]
+    return counted[torch.from_numpy(_evenly(len(counted), each * len(places)))]
 
 
 def _counted(visit: Visit, reader: Reader, networks: Sequence[Neurons], after: Tensor) -> Composition:

@@ -54,6 +54,11 @@ class Lane:
         """Tokens of every row, with those around it."""
         return self.rows.lengths + len(self.before) + len(self.after)
 
+    @property
+    def counted(self) -> NDArray[np.int64]:
+        """How many places of every row count."""
+        return self.rows.lengths - (self.alone and not self.before)
+
     def row(self, number: int) -> tuple[Ids, NDArray[np.int64]]:
         """The ids of a row and their places, -1 for those that do not count, ``(n,)`` each."""
         begin, end = int(self.rows.begins[number]), int(self.rows.ends[number])
@@ -140,7 +145,7 @@ class Corpus:
 
     def batches(self, tokens: int, rows: Sequence[int] | NDArray[np.int64] | None = None) -> Iterator[Batch]:
         """All rows, or those given, each once, in batches of at most so many tokens where rows are no longer."""
-        numbers = np.arange(len(self)) if rows is None else np.asarray(rows)
+        numbers = np.arange(len(self)) if rows is None else np.asarray(rows, np.int64)
         longest = np.max([lane.lengths for lane in self.lanes.values()], axis=0)
         for start in range(0, len(numbers), WINDOW):
             window = numbers[start : start + WINDOW]

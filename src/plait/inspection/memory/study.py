@@ -77,6 +77,8 @@ def study(
     if keep < 1 or tokens < 1:
         raise InspectionError(f"keep: {min(keep, tokens)} makes no sense; give 1 or more.")
     corpus = _corpus(checkpoint, files, tower, length, cache)
+    if not sampled(corpus):
+        raise InspectionError("corpus: it has no text of more than one token, and the first sees nothing before it.")
     model, towers = checkpoint.model.eval(), [tower] if tower is not None else list(corpus.lanes)
     turns = _turns(checkpoint, towers, layers)
     names, found = [f"{tower}.layers.{turn}" for tower, turn in turns], Found()
