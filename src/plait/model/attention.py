@@ -120,9 +120,9 @@ class Attention(Part):
 
     def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """The same sum with scores and pattern in the open."""
-        if self.group > 1:
-            keys, values = keys.repeat_interleave(self.group, dim=1), values.repeat_interleave(self.group, dim=1)
-        scores = queries * self.scale @ keys.transpose(-1, -2)  # b h q k
+        rows, width = queries.shape[:-1], queries.shape[-1]  # b h q
+        queries = (queries * self.scale).reshape(rows[0], keys.shape[1], -1, width)  # all of a group's, b g q d
+        scores = (queries @ keys.transpose(-1, -2)).view(*rows, -1)  # b h q k
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
         if sight.bias is not None:
@@ -140,4 +140,5 @@ class Attention(Part):
         else:  # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
             blind = ~allowed.any(-1, keepdim=True)
             pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
-        return self.site("pattern", self.drop(pattern)) @ values
+        pattern = self.site("pattern", self.drop(pattern))
+        return (pattern.reshape(*queries.shape[:-1], -1) @ values).view(*rows, width)
