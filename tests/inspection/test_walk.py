@@ -198,6 +198,19 @@ def test_a_token_shows_the_experts_it_takes() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["encoder-decoder-buckets-pre", "decoder-rope-pre", "experts-shared-gate", "classes-norm"]
+)
+def test_a_single_token_and_half_precision_are_told_too(name: str) -> None:
+    architecture = NAMED_GRID.get(name, DECODER)
+    single = walk(made(architecture), reading(architecture, n=1, m=1))
+    assert all(len(tower.tokens) == 1 for tower in single.towers)
+    model = random_model(architecture, dtype=torch.bfloat16)
+    halved = walk(Checkpoint(architecture=architecture, model=model), reading(architecture))
+    checks = [float(value) for key, value in halved.arrays.items() if key.endswith(".off")]
+    assert max(checks) < 0.05 and {value.dtype for value in halved.arrays.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
     ("asked", "said"),
     [
         ({"layer": 3}, "layer: 3, and the decoder has layers 0 to 2"),

@@ -67,12 +67,13 @@ def test_shares_and_constants() -> None:
 
 
 def test_white_space_of_tokens_is_seen() -> None:
-    assert [shown(text) for text in (" dog", "dog", "  ", "a\n", " two words")] == [
+    assert [shown(text) for text in (" dog", "dog", "  ", "a\n", " two words", "\x06")] == [
         "␣dog",
         "dog",
         "␣␣",
         "a⏎",
         "␣two words",
+        "␆",
     ]
 
 
@@ -93,7 +94,7 @@ def test_every_step_is_said_in_both_languages(architecture: Architecture) -> Non
 
 
 def test_a_sum_is_written_out_or_shows_its_first_terms_and_its_last() -> None:
-    told, _ = walked("decoder")
+    told, _ = walked("experts")  # heads of 6 numbers, 7 tokens
     choice, place = Choice(told, told.towers[0]), "decoder.layers.@.attention"
     queries, keys, pattern, values = (
         told.trace[f"decoder.layers.0.attention.{name}"] for name in ("queries", "keys", "pattern", "values")

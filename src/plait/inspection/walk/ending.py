@@ -52,6 +52,7 @@ def _pooled(place: Place, pooling: str, states: Read) -> tuple[Step, Read]:
         name="pooling",
         title="pooling_title",
         says=(f"pooling_{pooling}_says",),
+        found=("pooling_found",),
         views=(
             View(kind="rows", label="states", at=f"{states[0]}[* *]", sets="p d"),
             View(kind="vector", label="pooled", at=f"{name}[*]", sets="d"),

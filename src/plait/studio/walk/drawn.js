@@ -109,8 +109,9 @@ const grid = (view) => {
   const figure = el("figure", { class: "wide" }, labelled(view), el("div", { class: "scroll" }, table));
   const [rows, columns] = [tower().tokens, seen().tokens];
   const cells = [];
+  const corner = seen() === tower() ? "" : `${say(tower().name)} ↓ ${say(seen().name)} →`;
   const head = columns.map((token, k) => el("th", { scope: "col" }, el("span", {}, token), el("i", {}, String(k))));
-  table.append(el("thead", {}, el("tr", {}, el("td", { class: "corner" }), ...head)));
+  table.append(el("thead", {}, el("tr", {}, el("td", { class: "corner" }, corner), ...head)));
   const body = el("tbody");
   rows.forEach((token, p) => {
     const line = columns.map((_, k) => {

@@ -18,7 +18,8 @@ INTERFACE = Words.of("plait.studio.walk", "interface")
 FIELD = re.compile(r"\{(\w+)\}")
 TERMS = 6  # of a sum that are all written; of longer ones the first two and the last
 BESIDE = ("=", "→", "(")  # behind these a negative number needs no brackets
-SPACE, SIGNS = "␣", {"\n": "⏎", "\t": "⇥", "\r": "␍"}
+SPACE = "␣"
+SIGNS = {**{chr(code): chr(0x2400 + code) for code in range(32)}, "\n": "⏎", "\t": "⇥"}  # of control characters
 
 
 def number(value: float) -> str:

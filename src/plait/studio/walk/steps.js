@@ -92,6 +92,8 @@ const list = () => {
   return holder;
 };
 
+const checked = (off) => (off === 0 ? say("checked_equal") : say("checked", { off: number(off) }));
+
 const formulas = () =>
   step().formulas.length
     ? el("section", { class: "formulas card" },
@@ -112,7 +114,7 @@ const formulas = () =>
             one.filled ? teller(el("p", { class: "filled" }), () => formula(one)) : "",
           ),
         ),
-        step().check ? el("p", { class: "checked" }, say("checked", { off: number(at(`${step().check}[]`)) })) : "",
+        step().check ? el("p", { class: "checked" }, checked(at(`${step().check}[]`))) : "",
       )
     : "";
 
