@@ -31,14 +31,13 @@ class Product:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
         self.packed: Packed | None = pack(self.weight, "F32") if suits(weight) else None
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, input: Tensor) -> Tensor:
         """``(..., in)`` -> ``(..., out)``."""
-        if self.packed is None or x.dtype != torch.float32:
-            return F.linear(x, self.weight, self.bias)
-        rows = x.reshape(-1, x.shape[-1]).contiguous()
-        return kernels.product(_team(torch.get_num_threads()), self.packed, rows, bias=self.bias).unflatten(
-            0, x.shape[:-1]
-        )
+        if self.packed is None or input.dtype != torch.float32:
+            return F.linear(input, self.weight, self.bias)
+        rows = input.reshape(-1, input.shape[-1]).contiguous()
+        made = kernels.product(_team(torch.get_num_threads()), self.packed, rows, bias=self.bias)
+        return made.unflatten(0, input.shape[:-1])
 
 
 def suits(weight: Tensor) -> bool:

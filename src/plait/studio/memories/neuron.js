@@ -41,13 +41,13 @@ const firstOf = ({ network, row }, strength) => {
   return of(network, strength < 0 ? "lowered" : "raised")[row * tokens];
 };
 
-const tokensOf = ({ network, row }, ids, sizes, title) => {
+const tokensOf = ({ network, row }, ids, sizes, title, name = "") => {
   const { tower, tokens } = DATA.networks[network];
   const list = make("ol", "says");
   const most = of(network, sizes)[row * tokens] || 1;
   for (let i = row * tokens; i < (row + 1) * tokens; i++) {
     const size = of(network, sizes)[i];
-    const bar = make("i");
+    const bar = make("i", name);
     bar.style.width = `${(100 * size) / most}%`;
     list.append(
       make(
@@ -65,7 +65,7 @@ const valueOf = (neuron) => {
   if (!subtracts(neuron.network, neuron.row)) return [tokensOf(neuron, "raised", "pushes", say("says"))];
   return [
     tokensOf(neuron, "raised", "pushes", say("says_positive")),
-    tokensOf(neuron, "lowered", "pulls", say("says_negative")),
+    tokensOf(neuron, "lowered", "pulls", say("says_negative"), "negative"),
   ];
 };
 
