@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from plait.cli.commands import main
 from plait.inspection.walk import Choice
 from plait.pages import LANGUAGES, Language
 from plait.studio.walk.filled import INTERFACE, STEPS, formula, sentence, shown
@@ -43,9 +44,9 @@ class Opened:
     """A page, opened from disk without a network; what its console says, and what it asks for, is kept."""
 
     def __init__(self, browser: Any, folder: Path, kind: str, *, wide: int = 1400, **more: Any) -> None:
-        language = more.pop("language", "en")
-        path = folder / "walk.html"
-        path.write_text(page_of(kind, language=language), encoding="utf-8")
+        path, language = folder / f"{kind}.html", more.pop("language", "en")
+        if kind in KINDS:
+            path.write_text(page_of(kind, language=language), encoding="utf-8")
         self.context = browser.new_context(viewport={"width": wide, "height": 900}, offline=True, **more)
         self.page = self.context.new_page()
         self.said: list[str] = []
@@ -220,3 +221,15 @@ def test_the_page_opens_at_what_was_chosen(browser: Any, tmp_path: Path) -> None
         assert opened.texts("#walk .where")[0].startswith("Step ") and "Decoder" in opened.texts("#walk .where")[0]
         chips = opened.texts(".chips b")
         assert chips == [shown(token) for token in walk.towers[1].tokens]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["smollm2", "minilm"])
+def test_pages_of_real_models_open(name: str, browser: Any, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    text, out = "The quick dog bites the old man.", tmp_path / f"{name}.html"
+    assert main(["walk", str(request.getfixturevalue(name)), text, "--out", str(out)]) == 0
+    assert out.stat().st_size < 20e6
+    with Opened(browser, tmp_path, name) as opened:
+        opened.page.keyboard.press("l")
+        assert opened.page.evaluate(TOO_WIDE) == []
+        assert opened.texts("#walk .where")[0].startswith("Step ") and opened.said == []
