@@ -120,8 +120,8 @@ class Attention(Part):
 
     def _by_hand(self, queries: Tensor, keys: Tensor, values: Tensor, sight: Sight) -> Tensor:
         """The same sum with scores and pattern in the open."""
-        rows, width = queries.shape[:-1], queries.shape[-1]  # b h q
-        queries = (queries * self.scale).reshape(rows[0], keys.shape[1], -1, width)  # all of a group's, b g q d
+        rows = queries.shape[:-1]  # b h q
+        queries = (queries * self.scale).flatten(1, 2).unflatten(1, (keys.shape[1], -1))  # all of a group's, b g q d
         scores = (queries @ keys.transpose(-1, -2)).view(*rows, -1)  # b h q k
         if self.softcap is not None:
             scores = self.softcap * torch.tanh(scores / self.softcap)
@@ -140,5 +140,4 @@ class Attention(Part):
         else:  # softmax over nothing is NaN, and so are its gradients: such a row is let through, then zeroed
             blind = ~allowed.any(-1, keepdim=True)
             pattern = scores.masked_fill(~(allowed | blind), float("-inf")).softmax(-1).masked_fill(blind, 0.0)
-        pattern = self.site("pattern", self.drop(pattern))
-        return (pattern.reshape(*queries.shape[:-1], -1) @ values).view(*rows, width)
+        return (self.site("pattern", self.drop(pattern)).reshape(*queries.shape[:-1], -1) @ values).view(*rows, -1)

@@ -41,7 +41,7 @@ class LibrarySegmenter:
         }
         self._spelling = spelling(decoder)
 
-    @cached_property
+    @property
     def merged(self) -> Mapping[int, tuple[int, int]]:
         """Of ids that BPE merged, the two they were merged from, by the merge that comes first."""
         model = json.loads(self.library.to_str())["model"]

@@ -51,12 +51,12 @@ def effect(
     found: list[Tensor] = []  # (3, n): coefficient, change, whether the answer is another
     for start in range(0, min(tokens, len(text)), length):
         ids = torch.from_numpy(text.read(start, min(start + length, len(text))))[None].to(device)
+        new = after.model.eval()(ids)[0].float()
         with watching(before.model.eval(), key) as seen:
             old = before.model(ids)[0].float()
-            coefficients = seen[key][0, :, neuron].float()
-        new = after.model.eval()(ids)[0].float()
-        change = new.log_softmax(-1)[:, token] - old.log_softmax(-1)[:, token]
-        found.append(torch.stack((coefficients, change, (new.argmax(-1) != old.argmax(-1)).float())))
+            change = new.log_softmax(-1)[:, token] - old.log_softmax(-1)[:, token]
+            other = new.argmax(-1) != old.argmax(-1)
+            found.append(torch.stack((seen[key][0, :, neuron].float(), change, other.float())))
     coefficients, change, other = torch.cat(found, 1)
     sizes = coefficients.abs() / coefficients.abs().amax().clamp(min=torch.finfo(torch.float32).tiny)
     for where, chosen in (("fires", sizes >= FIRES), ("does not", sizes <= QUIET)):
