@@ -26,7 +26,7 @@ def bars(title: str | Said, amounts: Sequence[Bar]) -> str:
         return ""
     most = max(max(bar.value, bar.high or 0.0) for bar in amounts) or 1.0
     rows = "".join(
-        f'<li><span>{in_html(bar.name)}</span><span class="track" aria-hidden="true">'
+        f'<li><span class="name">{in_html(bar.name)}</span><span class="track" aria-hidden="true">'
         f'<i style="width:{_percent(bar.value, most)}"></i>{_reach(bar, most)}</span>'
         f'<span class="amount">{html.escape(bar.said)}</span></li>'
         for bar in amounts

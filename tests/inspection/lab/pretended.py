@@ -17,10 +17,12 @@ def found(name: str, trial: str) -> Any:
         kind = trial.partition("-")[0]
         kept = [2.8, 2.8, 2.8, 2.8]
         losses: dict[str, Any] = {kind: kept if kind in ("alibi", "buckets") else LOSSES}
+        if kind == "none":
+            losses[kind] = [2.8, 2.8, 2.9, 3.0]
         if kind == "learned":
             losses[kind] = [2.9, None, None, None]
         if kind == "rope":
-            losses |= {scaling: [2.9, 3.0, 3.1, 3.2] for scaling in ("linear", "dynamic", "yarn", "llama3")}
+            losses |= {scaling: [2.9, 3.0, 3.1, 3.2] for scaling in ("dynamic", "yarn", "llama3")} | {"linear": LOSSES}
         return losses
     if name == "depth":
         placement, rate, depth, warmup = trial.split("-")

@@ -10,7 +10,7 @@ import torch
 
 from plait.account import account
 from plait.data.batch import UNCOUNTED
-from plait.inspection.lab import corpus, depth, extrapolation, ladder, learning, one_tower, tying
+from plait.inspection.lab import corpus, depth, extrapolation, ladder, ladders, learning, one_tower, tying
 from plait.inspection.lab.work import steps_for
 from plait.model import Transformer
 from plait.presets import preset
@@ -86,29 +86,29 @@ def test_who_is_asked_to_stop_finds_nothing(monkeypatch: pytest.MonkeyPatch):
 # Ladders
 
 
-@pytest.mark.parametrize("one", ladder.LADDERS, ids=lambda one: one.name)
-def test_a_ladder_ends_at_the_published_architecture_and_every_rung_changes_something(one: ladder.Ladder):
+@pytest.mark.parametrize("one", ladders.LADDERS, ids=lambda one: one.name)
+def test_a_ladder_ends_at_the_published_architecture_and_every_rung_changes_something(one: ladders.Ladder):
     steps = [architecture for _, architecture, _ in one.steps()]
-    assert set(steps[0].difference(preset(one.bottom))) <= set(one.sizes)
+    sizes = {*one.sizes, "n_kv_heads", "d_head", "d_embedding", "attention_scale", "vocab_size"}  # the latter follow
+    assert set(steps[0].difference(preset(one.bottom))) <= sizes
     assert set(steps[-1].difference(one.target)) <= {"vocab_size"}
-    sizes = {*one.sizes, *one.top_sizes, "n_kv_heads", "d_head", "d_embedding", "attention_scale", "vocab_size"}
-    assert set(one.target.difference(preset(one.top))) <= sizes  # but for its size it is the one that was published
+    assert set(one.target.difference(preset(one.top))) <= {*sizes, *one.top_sizes}  # small, and otherwise as published
     for before, after in zip(steps, steps[1:], strict=False):
         assert before.difference(after)
 
 
 def test_rungs_are_climbed_at_equal_compute():
-    llama, _, _ = ladder.LADDERS
+    llama, _, _ = ladders.LADDERS
     first, *_, last = (a.replace(vocab_size=ladder.vocabulary(a)) for _, a, _ in llama.steps())
     stream = ladder.stream_of(last)
     steps = steps_for(last, stream, like=first, steps=150)
     assert steps > 150  # grouped keys are cheaper
-    work = [account(a).training_flops(ladder.LENGTH).total * n for a, n in ((first, 150), (last, steps))]
+    work = [account(a).training_flops(ladders.LENGTH).total * n for a, n in ((first, 150), (last, steps))]
     assert work[1] == pytest.approx(work[0], rel=0.01)
 
 
 def test_a_rung_is_climbed():
-    _, t5, bert = ladder.LADDERS
+    _, t5, bert = ladders.LADDERS
     for one, name in ((t5, "t5-scales"), (bert, "bert-head")):
         found = ladder.climb(one, name, seed=1, steps=2)
         assert 1 <= found["steps"] <= 4 and 4 < found["loss"] < 12
@@ -134,7 +134,7 @@ def test_rows_of_any_length_end_in_the_same_words():
 
 
 def test_rescaling_changes_no_weight_and_nothing_at_the_length_of_training():
-    architecture = tying.architecture("tied").replace(position="rope", max_length=None, n_decoder_layers=1)
+    architecture = tying.architecture("tied").replace(n_decoder_layers=1)
     model = Transformer(architecture).eval()
     tokens = extrapolation.ends(128).tokens[:2]
     with torch.no_grad():
@@ -148,7 +148,8 @@ def test_rescaling_changes_no_weight_and_nothing_at_the_length_of_training():
 
 
 def test_learned_positions_have_no_loss_past_their_table():
-    model = Transformer(tying.architecture("tied").replace(n_decoder_layers=1))
+    learned = {"position": "learned", "max_length": 32, "embedding_scale": 1.0, "n_decoder_layers": 1}
+    model = Transformer(tying.architecture("tied").replace(**learned))
     assert extrapolation.judged(model, 32) == pytest.approx(math.log(1257), abs=0.5)
     assert extrapolation.judged(model, 64) is None
 

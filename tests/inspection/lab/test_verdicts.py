@@ -32,20 +32,24 @@ def test_what_is_as_claimed_holds(name: str):
 def test_depth_by_what_trained():
     *placements, wrong = verdicts("depth", trials("depth"))
     assert placements == [True] * 3 and not wrong
-    assert changed("depth", "pre-calm-48-25", {"loss": 5.1})[0] is False
     assert changed("depth", "post-calm-48-25", {"loss": 4.1})[1] is False
-    assert changed("depth", "deepnorm-calm-6-25", {"loss": float("inf")})[2] is False
+    assert changed("depth", "deepnorm-calm-6-25", {"loss": float("inf")})[2] is True  # it learns without warm-up
+    never = {name: {"loss": 5.1} for name in trials("depth") if name.startswith("pre-calm-48")}
+    assert verdicts("depth", {**trials("depth"), **never})[0] is False
 
 
 def test_extrapolation_by_the_longest_row():
     fine = verdicts("extrapolation", trials("extrapolation"))
     for trial, value, place in (
         ("learned-1", {"learned": [2.9] * 4}, 0),
-        ("alibi-0", {"alibi": [2.8, 2.9, 3.0, 3.3]}, 3),
         ("sinusoidal-0", {"sinusoidal": [2.9, 2.9, 2.9, 1.0]}, 1),
+        ("none-0", {"none": [2.9, 2.9, 2.9, 4.5]}, 5),
+        ("rope-1", {name: [2.9, 3.0, 3.1, 3.2] for name in ("rope", "linear", "dynamic", "yarn", "llama3")}, 8),
     ):
         other = changed("extrapolation", trial, value)
         assert fine[place] and not other[place]
+    both = {name: {"alibi": [2.8, 2.9, 3.0, 3.3]} for name in ("alibi-0", "alibi-1")}
+    assert fine[3] and not verdicts("extrapolation", {**trials("extrapolation"), **both})[3]
 
 
 def test_tying_is_judged_by_its_loss():

@@ -138,4 +138,4 @@ def short(value: float) -> str:
         return "∞"
     if size >= 1000 or value == round(value):
         return f"{value:,.0f}"
-    return number(value, 2) if size >= 1 else f"{value:.3g}" if size >= 1e-9 else "0"
+    return number(value, 2) if size >= 1 else f"{value:#.3g}" if size >= 1e-9 else "0"

@@ -226,7 +226,7 @@ EXPERIMENT = Experiment(
     words=WORDS,
     run=run,
     trials=(
-        Trial(name="sentences", make=sentences, seconds=20.0),
+        Trial(name="sentences", make=sentences, seconds=16.0),
         Trial(name="facts", make=changed, seconds=6.0),
     ),
 )

@@ -142,7 +142,7 @@ EXPERIMENT = Experiment(
     words=WORDS,
     run=run,
     trials=tuple(
-        Trial(name=f"{towers}-{seed}", make=partial(train_one, towers, seed), seconds=30.0)
+        Trial(name=f"{towers}-{seed}", make=partial(train_one, towers, seed), seconds=22.0)
         for towers in TOWERS
         for seed in range(SEEDS)
     ),

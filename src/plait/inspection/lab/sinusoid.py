@@ -55,7 +55,7 @@ def run(trials: Mapping[str, Any]) -> Result:
             values=(waves[0], waves[-1]),
         )
     )
-    shown = table(torch.arange(24), 16)
+    shown = table(torch.arange(16), 16)
     pictures = (
         Lines(
             title=WORDS["figure"],
@@ -65,7 +65,7 @@ def run(trials: Mapping[str, Any]) -> Result:
         ),
         Matrix(
             title=WORDS["field"],
-            rows=tuple(map(str, range(24))),
+            rows=tuple(map(str, range(16))),
             columns=tuple(map(str, range(16))),
             values=tuple(map(tuple, shown.tolist())),
         ),

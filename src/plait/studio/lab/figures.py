@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from plait.inspection.lab.drawn import cell, ends
@@ -30,14 +31,16 @@ def _chart(figure: Lines) -> str:
 def _shades(figure: Matrix) -> str:
     digits = figure.digits
     texts = None if digits is None else [[cell(value, digits) for value in row] for row in figure.values]
-    least = min((value for row in figure.values for value in row), default=0.0)
-    return shades(figure.title, figure.columns, figure.rows, figure.values, texts, least=min(least, 0.0))
+    finite = [value for row in figure.values for value in row if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    near = low < high < 2 * low  # else white is nothing
+    return shades(figure.title, figure.columns, figure.rows, figure.values, texts, least=low if near else min(low, 0.0))
 
 
 def table(figure: Table) -> str:
     """Words and numbers under headings."""
     return (
-        f"<figure><figcaption>{in_html(figure.title)}</figcaption>"
+        f'<figure class="wide"><figcaption>{in_html(figure.title)}</figcaption>'
         f'<div class="across-scroll" tabindex="0">{rows_of(figure.columns, figure.rows)}</div></figure>'
     )
 

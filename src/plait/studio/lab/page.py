@@ -48,12 +48,16 @@ def _content(experiment: Experiment, result: Result) -> str:
 
 def _finding(finding: Finding) -> str:
     kind = ("refuted" if not finding.holds else "open") if finding.circulates else "holds" if finding.holds else "not"
-    name = in_html(finding.id) if not finding.circulates else f"<s>{in_html(finding.id)}</s>"
-    told = f"{in_html(WORDS['told'])} " if finding.circulates else ""
-    return (
-        f'<tr class="{kind}"><td>{name}</td><td>{told}{in_html(finding.what)}</td><td>{in_html(finding.claimed)}</td>'
-        f"<td>{in_html(finding.measured)}</td><td><span class=verdict>{in_html(verdict(finding))}</span></td></tr>"
+    wrong = finding.circulates
+    name = f"<s>{in_html(finding.id)}</s>" if wrong else in_html(finding.id)
+    what = WORDS.say("told", claim=finding.what) if wrong else finding.what
+    cells = (
+        ("told" if wrong else "claimed", in_html(finding.claimed)),
+        ("measured", in_html(finding.measured)),
+        ("verdict", f"<span class=verdict>{in_html(verdict(finding))}</span>"),
     )
+    rest = "".join(f"<td><span class=label>{in_html(WORDS[f'head_{key}'])}</span>{cell}</td>" for key, cell in cells)
+    return f'<tr class="{kind}"><td>{name}</td><td>{in_html(what)}</td>{rest}</tr>'
 
 
 def _tiles(found: Found) -> str:
