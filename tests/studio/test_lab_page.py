@@ -49,6 +49,7 @@ def whole(language: Language = "en") -> str:
     return lab_page([(one, found[one.name]) for one in EXPERIMENTS], language)
 
 
+@pytest.mark.slow
 def test_the_page_of_all_is_whole_and_asks_nothing_of_a_network():
     text = whole()
     attributes = parsed(text).attributes
@@ -59,6 +60,7 @@ def test_the_page_of_all_is_whole_and_asks_nothing_of_a_network():
     assert not re.search(r"https?:|@import|url\(", text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [one.name for one in EXPERIMENTS])
 def test_the_page_of_one_has_its_claim_findings_and_figures_in_both_languages(name: str):
     one, result = experiment(name), results()[name]

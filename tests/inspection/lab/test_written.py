@@ -23,11 +23,16 @@ def whole(language="en") -> str:
     return document([(one, found[one.name]) for one in EXPERIMENTS], language)
 
 
+needs_document = pytest.mark.skipif(not DOCUMENT.exists(), reason="plait lab --all has not written it yet")
+
+
+@needs_document
 @pytest.mark.parametrize("name", FAST)
 def test_the_document_in_docs_has_what_is_measured_now(name: str):
     assert section(experiment(name), result(name)) in DOCUMENT.read_text(encoding="utf-8")
 
 
+@needs_document
 def test_the_document_in_docs_has_every_number_and_every_claim_and_all_hold():
     rows = [line.split(" | ") for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     told = {row[0].removeprefix("| "): row for row in rows}
