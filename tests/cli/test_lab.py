@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +94,29 @@ def test_what_is_broken_off_says_that_it_goes_on(capsys: Capture, monkeypatch: p
 )
 def test_what_makes_no_sense_is_refused_in_words(arguments: list[str], words: str, capsys: Capture):
     assert words in said(capsys, *arguments, status=1)[1]
+
+
+@pytest.mark.slow
+def test_what_is_interrupted_ends_at_once_with_its_processes_and_goes_on(tmp_path: Path):
+    environment = {**os.environ, "PLAIT_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "plait", "lab", "tying"]
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command, env=environment, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    running = start()
+    while not (kept := list(tmp_path.rglob("*.json"))):
+        assert running.poll() is None
+        time.sleep(0.2)
+    began = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130 and time.monotonic() - began < 10
+    assert err == "plait: what was measured so far is kept; the same command goes on from there.\n"
+    assert all(path.exists() for path in kept)
+    again = start()
+    out, err = again.communicate(timeout=600)
+    assert again.returncode == 0 and err == "" and "held-out loss of a small decoder" in out
+    assert not list(tmp_path.rglob("*.json"))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from plait.inspection.lab import Finding, depth, facts, memory, tying
+from plait.inspection.lab import Finding, depth, facts, memory, sentences, tying
 from tests.inspection.lab.results import result
 
 
@@ -163,7 +163,7 @@ def test_f1_a_network_is_the_sum_of_its_neurons(network: str):
 
 @pytest.mark.slow
 def test_f2_values_are_distributions_and_shallow_layers_see_the_surface():
-    found = memory.sentences()
+    found = sentences.studied()
     assert found["off"] < 1e-5
     assert found["surface"][0] > found["surface"][-1] + 0.03
     assert all(share > 1.5 * chance for share, chance in zip(found["agreement"], found["chance"], strict=True))
@@ -171,7 +171,7 @@ def test_f2_values_are_distributions_and_shallow_layers_see_the_surface():
 
 def test_f3_a_changed_value_changes_its_fact_and_nearly_nothing_else():
     world = facts.learnt()
-    found = memory.edits(world)
+    found = facts.edits(world)
     assert found["known"] == 1.0
     assert found["efficacy"] > 0.9 and found["paraphrase"] > 0.5 and found["neighbourhood"] > 0.95
     assert world.answers() == [prompt.answer for prompt in facts.PROMPTS]  # the model that was given is as it was

@@ -35,9 +35,7 @@ def run(trials: Mapping[str, Any]) -> Result:
     )
     model = drawn(a)
     sources = torch.randint(1, VOCABULARY, (SOURCES, LENGTH), generator=torch.Generator().manual_seed(0))
-    whole = first_word(model, sources)
-    with watching(model, "decoder.layers.*.cross_branch", change=lambda _, value: torch.zeros_like(value)):
-        zeroed = first_word(model, sources)
+    whole, zeroed = first_word(model, sources), without_bridge(model, sources)
     findings = (
         alike("zeroed", apart(zeroed), True),
         alike("whole", apart(whole), False),
@@ -58,6 +56,14 @@ def first_word(model: Transformer, sources: Tensor) -> Tensor:
     """Its distribution for every source, ``(b, v)``."""
     start = torch.zeros(len(sources), 1, dtype=torch.int64)
     return model(start, source=sources)[:, 0].softmax(-1)
+
+
+def without_bridge(model: Transformer, sources: Tensor) -> Tensor:
+    """The same, where cross-attention adds nothing."""
+    found: list[Tensor] = []
+    with watching(model, "decoder.layers.*.cross_branch", change=lambda _, value: torch.zeros_like(value)):
+        found.append(first_word(model, sources))
+    return found[0]
 
 
 def apart(distributions: Tensor) -> float:

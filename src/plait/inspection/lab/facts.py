@@ -148,3 +148,23 @@ def change(world: World, country: str, target: str) -> Edited:
         paraphrase=after[other_way] == target,
         neighbourhood=sum(after[i] == before[i] for i in others) / len(others),
     )
+
+
+def changed() -> dict[str, float]:
+    """Learn facts, and change one after the other."""
+    return edits(learnt())
+
+
+def edits(world: World) -> dict[str, float]:
+    """Of one value moved for each country, towards the capital of the next."""
+    known = [said == prompt.answer for said, prompt in zip(world.answers(), PROMPTS, strict=True)]
+    countries = list(CAPITALS)
+    made = [
+        change(world, country, CAPITALS[countries[(i + 1) % len(countries)]]) for i, country in enumerate(countries)
+    ]
+    return {
+        "known": sum(known) / len(known),
+        "efficacy": sum(one.efficacy for one in made) / len(made),
+        "paraphrase": sum(one.paraphrase for one in made) / len(made),
+        "neighbourhood": sum(one.neighbourhood for one in made) / len(made),
+    }

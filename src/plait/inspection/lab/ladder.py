@@ -17,6 +17,7 @@ from plait.inspection.lab.learning import judged, learn
 from plait.inspection.lab.seeds import Spread, spread
 from plait.inspection.lab.work import steps_for
 from plait.model import Transformer, initialize
+from plait.model.initialization import Scheme
 from plait.pages.words import Words
 
 WORDS = Words.of("plait.inspection.lab", "ladder")
@@ -42,9 +43,11 @@ def vocabulary(architecture: Architecture) -> int:
 def climb(ladder: Ladder, name: str, seed: int, steps: int = STEPS) -> dict[str, float]:
     """Train one rung for the compute that the bottom of the ladder takes for ``steps`` steps; an encoder alone for what
     the first of its own kind takes."""
-    kinds = [(one, a.replace(vocab_size=vocabulary(a)), scheme) for one, a, scheme in ladder.steps()]
-    _, architecture, scheme = next(step for step in kinds if step[0].name == name)
-    first = next(a for _, a, _ in kinds if a.kind == architecture.kind)
+    rungs: dict[str, tuple[Architecture, Scheme]] = {
+        rung.name: (a.replace(vocab_size=vocabulary(a)), scheme) for rung, a, scheme in ladder.steps()
+    }
+    architecture, scheme = rungs[name]
+    first = next(a for a, _ in rungs.values() if a.kind == architecture.kind)
     taken = steps_for(architecture, stream_of(architecture, seed=seed), like=first, steps=steps)
     model = Transformer(architecture)
     initialize(model, scheme, seed=seed)

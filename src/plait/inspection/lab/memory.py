@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from plait.architecture import Architecture
-from plait.checkpoint import Checkpoint
-from plait.data.packing import CausalStream
-from plait.data.store import tokenised
-from plait.inspection.lab import corpus, facts
+from plait.inspection.lab import facts, sentences
 from plait.inspection.lab.experiment import Experiment, Finding, Result, Trial, number, numbers
 from plait.inspection.lab.figures import Bar, Bars, Lines, Series
-from plait.inspection.lab.learning import learn
 from plait.inspection.lab.making import drawn
-from plait.inspection.memory import study
-from plait.inspection.memory.study import Layer
-from plait.model import Transformer, initialize
 from plait.model.feedforward import ACTIVATIONS, FeedForward
 from plait.pages.words import Words
 
 WORDS = Words.of("plait.inspection.lab", "memory")
-LAYERS, STEPS, SENTENCES, LENGTH = 4, 250, 4000, 32
-TRIGGERS = 10
 NETWORKS: dict[str, dict[str, Any]] = {
     "relu": {},
     "gelu, no biases": {"activation": "gelu", "ffn_bias": False},
@@ -52,7 +40,7 @@ def run(trials: Mapping[str, Any]) -> Result:
         ),
         Finding(
             id="F2",
-            what=WORDS.say("surface", triggers=TRIGGERS),
+            what=WORDS.say("surface", triggers=sentences.TRIGGERS),
             claimed=WORDS["falls"],
             measured=_percent(surface),
             holds=surface[0] > surface[-1],
@@ -104,9 +92,6 @@ def run(trials: Mapping[str, Any]) -> Result:
     )
 
 
-# F1
-
-
 def _sum(name: str, knobs: Mapping[str, Any]) -> Finding:
     off = apart(knobs)
     return Finding(
@@ -140,84 +125,7 @@ def apart(knobs: Mapping[str, Any]) -> float:
     return float((ffn(x) - total).abs().max())
 
 
-# F2
-
-
-def sentences(steps: int = STEPS) -> dict[str, Any]:
-    """Train a decoder on sentences, and study its memories over them."""
-    tokenizer = corpus.english()
-    architecture = Architecture(
-        vocab_size=len(tokenizer),
-        d_model=64,
-        n_heads=4,
-        d_ff=128,
-        n_decoder_layers=LAYERS,
-        position="learned",
-        max_length=LENGTH,
-        activation="relu",
-        tied=True,
-    )
-    model = Transformer(architecture)
-    initialize(model, "gpt2")
-    checkpoint = Checkpoint(architecture=architecture, model=model, tokenizer=tokenizer)
-    with tempfile.TemporaryDirectory(prefix="plait-lab-") as folder:
-        file = Path(folder) / "sentences.txt"
-        file.write_text("\n".join(pair.en for pair in corpus.sentences()[0][:SENTENCES]), encoding="utf-8")
-        tokens = tokenised(file, tokenizer, before=(), after=(), cache=folder)
-        stream = CausalStream(tokens=tokens, length=LENGTH, rows=16, packing="stream")
-        learn(model, stream, steps=steps, lr=5e-3, warmup=steps // 10)
-        model.eval()
-        found = study(checkpoint, [file], keep=TRIGGERS, length=LENGTH, cache=folder)
-        lane = found.corpus.lanes["decoder"]
-        words = [lane.tokens(layer.networks[0].triggers.places) for layer in found.layers]
-        return {
-            "neurons": sum(layer.n_neurons for layer in found.layers),
-            "off": max(_off(found.readers["decoder"].table, model, layer) for layer in found.layers),
-            "surface": [_common(each) for each in words],
-            "agreement": [layer.agreement.share for layer in found.layers],
-            "chance": [layer.agreement.chance for layer in found.layers],
-        }
-
-
-def _off(table: Tensor, model: Transformer, layer: Layer) -> float:
-    """How far the values of a layer, read as distributions over the vocabulary, are from summing to 1."""
-    values = model.get_parameter(f"decoder.layers.{layer.turn}.ffn.down.weight").detach().t()
-    return float(((values @ table.t()).softmax(-1).sum(-1) - 1).abs().max())
-
-
-def _common(words: Tensor) -> float:
-    """Of a neuron's triggers the share that end in the most frequent word among them, the mean over neurons that fired
-    as often as that: ``(m, t)``, -1 where there is none."""
-    words = words[(words >= 0).all(1)]
-    same = (words[:, :, None] == words[:, None]).sum(-1).amax(-1)
-    return float(same.double().mean() / words.shape[1])
-
-
-# F3
-
-
-def changed() -> dict[str, float]:
-    """Learn facts, and change one after the other."""
-    return edits(facts.learnt())
-
-
-def edits(world: facts.World) -> dict[str, float]:
-    """Of one value moved for each country, towards the capital of the next."""
-    known = [said == prompt.answer for said, prompt in zip(world.answers(), facts.PROMPTS, strict=True)]
-    countries = list(facts.CAPITALS)
-    made = [
-        facts.change(world, country, facts.CAPITALS[countries[(i + 1) % len(countries)]])
-        for i, country in enumerate(countries)
-    ]
-    return {
-        "known": sum(known) / len(known),
-        "efficacy": sum(one.efficacy for one in made) / len(made),
-        "paraphrase": sum(one.paraphrase for one in made) / len(made),
-        "neighbourhood": sum(one.neighbourhood for one in made) / len(made),
-    }
-
-
-def _percent(shares: list[float]) -> str:
+def _percent(shares: Sequence[float]) -> str:
     return numbers([100 * share for share in shares], 1) + " %"
 
 
@@ -226,7 +134,7 @@ EXPERIMENT = Experiment(
     words=WORDS,
     run=run,
     trials=(
-        Trial(name="sentences", make=sentences, seconds=16.0),
-        Trial(name="facts", make=changed, seconds=6.0),
+        Trial(name="sentences", make=sentences.studied, seconds=16.0),
+        Trial(name="facts", make=facts.changed, seconds=6.0),
     ),
 )

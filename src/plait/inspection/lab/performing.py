@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import torch
@@ -69,7 +71,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _made(trials: Sequence[tuple[Experiment, Trial]], workers: int) -> Iterator[tuple[Experiment, Trial, Any] | None]:
+def _made(trials: Sequence[tuple[Experiment, Trial]], workers: int) -> Generator[tuple[Experiment, Trial, Any] | None]:
     """Nothing, once they have begun; then each trial with what it found, when it has."""
     workers = min(workers, len(trials))
     if workers < 2:
@@ -78,7 +80,8 @@ def _made(trials: Sequence[tuple[Experiment, Trial]], workers: int) -> Iterator[
             yield one, trial, alone(trial)
         return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin)
+    stop = context.Event()
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(stop,))
     try:
         running: dict[Future[Any], tuple[Experiment, Trial]] = {
             pool.submit(_make, one.name, trial.name): (one, trial) for one, trial in trials
@@ -86,6 +89,9 @@ def _made(trials: Sequence[tuple[Experiment, Trial]], workers: int) -> Iterator[
         yield None
         for future in as_completed(running):
             yield (*running[future], future.result())
+    except BaseException:  # nobody waits for what is under way
+        stop.set()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -101,14 +107,16 @@ def alone(trial: Trial) -> Any:
         torch.set_num_threads(threads)
 
 
-def _begin() -> None:
-    """A process that makes trials ends when the one that asked for them does, however that ends."""
+def _begin(stop: Event) -> None:
+    """A process that makes trials ends when it is told to, or when the one that asked for them has ended."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal tells it to the other, too
 
     def follow() -> None:
-        parent.join()
+        while not stop.wait(0.5) and parent.is_alive():
+            pass
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()

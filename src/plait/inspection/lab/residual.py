@@ -97,7 +97,7 @@ def by_layer(knobs: dict[str, Any], depth: int, *, seed: int = 0, scheme: Scheme
     wish = torch.randn(1, TOKENS, WIDTH, generator=generator, dtype=torch.float64)
     with watching(model, "decoder.layers.*.output", gradients=True) as seen:
         (model(tokens) * wish).sum().backward()
-        return [float(seen.gradient(name).norm()) for name in seen]
+    return [float(seen.gradient(name).norm()) for name in seen]
 
 
 def share(knobs: dict[str, Any], depth: int) -> float:

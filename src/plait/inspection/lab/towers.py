@@ -73,8 +73,11 @@ def run(trials: Mapping[str, Any]) -> Result:
         )
     )
     targets, sources = ("y0", "y1", "y2"), ("x0", "x1", "x2")
-    names = {"encoder": (sources, sources), "decoder": (targets, targets)}
-    names["cross"] = (targets, (*sources, *["-"] * PADDING))
+    names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+        "encoder": (sources, sources),
+        "decoder": (targets, targets),
+        "cross": (targets, (*sources, *["-"] * PADDING)),
+    }
     pictures = tuple(
         Matrix(
             title=WORDS[f"figure_{name}"],
