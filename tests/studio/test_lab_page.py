@@ -14,6 +14,8 @@ from plait.pages.words import LANGUAGES, Language, Said, Words
 from plait.studio.lab import lab_page
 from tests.inspection.lab.pretended import results
 
+pytestmark = pytest.mark.slow  # experiments are run
+
 VOID = {"meta", "path", "br", "link", "input"}
 
 

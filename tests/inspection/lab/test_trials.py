@@ -16,6 +16,8 @@ from plait.model import Transformer
 from plait.presets import preset
 from plait.training.progress import Step
 
+pytestmark = pytest.mark.slow  # experiments are run
+
 # Corpora
 
 

@@ -13,6 +13,8 @@ from plait.inspection.lab.seeds import spread
 from plait.pages.words import LANGUAGES, plain
 from tests.inspection.lab.pretended import results, trials
 
+pytestmark = pytest.mark.slow  # experiments are run
+
 
 def verdicts(name: str, found: dict[str, Any]) -> list[bool]:
     return [finding.holds for finding in experiment(name).run(found).findings]

@@ -14,6 +14,8 @@ from plait.pages.words import LANGUAGES, Said
 from tests.inspection.lab.pretended import results
 from tests.inspection.lab.results import FAST, result
 
+pytestmark = pytest.mark.slow  # experiments are run
+
 DOCUMENT = Path(__file__).parents[3] / "docs" / "worked-numbers.md"
 NUMBERS = [f"{group}{i}" for group, n in (("N", 4), ("D", 3), ("P", 6), ("A", 9), ("F", 3)) for i in range(1, n + 1)]
 
