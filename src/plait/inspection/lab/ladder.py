@@ -21,7 +21,7 @@ from plait.model.initialization import Scheme
 from plait.pages.words import Words
 
 WORDS = Words.of("plait.inspection.lab", "ladder")
-SEEDS, STEPS = 3, 120
+SEEDS, STEPS = 3, 150
 SECONDS = 7.5  # of a trial
 
 
